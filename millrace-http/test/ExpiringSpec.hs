@@ -8,7 +8,6 @@ import Data.IORef
 import Data.List (sort)
 import GHC.Clock (getMonotonicTime)
 import Millrace.Http.Expiring
-import Millrace.Http.Shared
 import Millrace.Timer (threadDelay)
 import Test.Hspec
 

@@ -35,7 +35,6 @@ import Data.IORef
 import Data.Maybe (fromMaybe)
 import qualified Data.Vault.Lazy as Vault
 import Data.Word (Word32)
-import Millrace.Http.Belongings (belonging)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange
 import Millrace.Http.FieldSyntax (harmless, isToken)

@@ -1,4 +1,5 @@
 {-# LANGUAGE ExistentialQuantification #-}
+{-# LANGUAGE TupleSections #-}
 {-# LANGUAGE UnboxedTuples #-}
 
 -- |
@@ -47,17 +48,25 @@ module Millrace.Http.Exchange
     requestTrailers,
     http2Data,
     belongingsOf,
+
+    -- * What applications keep with a connection
+    Belongings,
+    newBelongings,
+    belonging,
+    endBelongings,
   )
 where
 
 import Control.Concurrent.MVar (MVar)
+import Control.Exception (finally, mask_)
 import Data.ByteString (ByteString)
 import Data.ByteString.Builder (Builder)
-import Data.IORef (IORef)
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import Data.Int (Int32, Int64)
+import Data.Vault.Lazy (Key, Vault)
+import qualified Data.Vault.Lazy as Vault
 import Data.Word (Word32)
 import GHC.IO (IO (..))
-import Millrace.Http.Belongings (Belongings)
 import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated, Presence, SockAddr)
 import Network.HTTP.Types (ResponseHeaders, Status)
@@ -259,3 +268,35 @@ belongingsOf (Exchange operations request) = opBelongings operations request
 call :: IO a -> IO a
 call (IO action) = IO $ \before -> case action before of (# after, result #) -> (# after, result #)
 {-# INLINE call #-}
+
+------------------------------------------------------------------------------------------------------------------------
+-- What applications keep with a connection
+
+-- | The things of one connection, and the action that ends them.
+newtype Belongings = Belongings (IORef Held)
+
+data Held = Held !Vault !(IO ())
+
+-- | None yet.
+newBelongings :: IO Belongings
+newBelongings = Belongings <$> newIORef none
+
+none :: Held
+none = Held Vault.empty (return ())
+
+-- | @belonging belongings key make end@: the thing with this key. It is made when it is first asked for. The action
+-- @end@ runs with it when the connection is over. One thread at a time may call this for a connection.
+belonging :: Belongings -> Key a -> IO a -> (a -> IO ()) -> IO a
+belonging (Belongings variable) key make end = mask_ $ do
+  Held things ending <- readIORef variable
+  case Vault.lookup key things of
+    Just known -> return known
+    Nothing -> do
+      made <- make
+      made <$ writeIORef variable (Held (Vault.insert key made things) (end made `finally` ending))
+
+-- | Ends the things of a connection that is over.
+endBelongings :: Belongings -> IO ()
+endBelongings (Belongings variable) = do
+  Held _ ending <- atomicModifyIORef' variable (none,)
+  ending

@@ -2,10 +2,25 @@
 
 -- |
 -- A map whose entries live for a fixed time. Must not know: HTTP.
-module Millrace.Http.Expiring (Expiring, newExpiring, remembersNothing, recall, remember, forgetAll) where
+module Millrace.Http.Expiring
+  ( Expiring,
+    newExpiring,
+    remembersNothing,
+    recall,
+    remember,
+    forgetAll,
+
+    -- * Shared resources
+    Shared,
+    share,
+    sharedValue,
+    retain,
+    release,
+  )
+where
 
 import Control.Exception (finally, mask_)
-import Control.Monad (unless, void)
+import Control.Monad (unless, void, when)
 import Data.IORef
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
@@ -111,3 +126,30 @@ forgetAll expiring = mask_ $ do
 -- What was there before.
 exchange :: IORef a -> a -> IO a
 exchange ref new = atomicModifyIORef' ref (new,)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Shared resources
+
+-- | A value, the number of its users, and the action that releases it.
+data Shared a = Shared a !(IORef Int) (IO ())
+
+-- | @share release value@ makes a shared value with one user, the caller. @release@ runs when there are no users any
+-- more.
+--
+-- > file <- share (closeFd descriptor) descriptor
+share :: IO () -> a -> IO (Shared a)
+share letGo value = (\uses -> Shared value uses letGo) <$> newIORef 1
+
+-- | The value. Only its users may call this.
+sharedValue :: Shared a -> a
+sharedValue (Shared value _ _) = value
+
+-- | Adds a user. False if there were none: the value has been released. O(1), does not block.
+retain :: Shared a -> IO Bool
+retain (Shared _ uses _) = atomicModifyIORef' uses (\count -> if count == 0 then (0, False) else (count + 1, True))
+
+-- | Removes a user. The last one releases the value.
+release :: Shared a -> IO ()
+release (Shared _ uses letGo) = mask_ $ do
+  left <- atomicModifyIORef' uses (\count -> (count - 1, count - 1))
+  when (left == 0) letGo

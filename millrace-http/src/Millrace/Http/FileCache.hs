@@ -29,7 +29,6 @@ import Millrace.Http.Date (Seconds, formatHttpDate)
 import Millrace.Http.Exception (usingFile)
 import Millrace.Http.Expiring
 import Millrace.Http.Foreign
-import Millrace.Http.Shared
 import Millrace.Operation (failure)
 import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
 import System.IO.Error (isFullError)

@@ -67,19 +67,27 @@ module Millrace.Http.Transport
     endReceiving,
     abort,
     closeTransport,
+
+    -- * Reading files
+    readFileAt,
+
+    -- * Protection
+    Protection (..),
+    Others (..),
   )
 where
 
-import Control.Exception (bracket, mask_)
+import Control.Exception (SomeException, bracket, mask_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Internal as BI
+import Data.Int (Int64)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..))
+import Foreign.C.Error (Errno (..), eAGAIN)
+import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Ptr (Ptr)
 import Millrace.Deadline (Deadline)
-import Millrace.Http.Transport.Disk (readFileAt)
 import Millrace.Http.Transport.Plain
   ( Attempt (..),
     FileSlice (..),
@@ -89,6 +97,7 @@ import Millrace.Http.Transport.Plain
     TimeLimit (..),
   )
 import qualified Millrace.Http.Transport.Plain as Plain
+import Millrace.Operation (bringIntoMemory)
 import Millrace.Socket (ShutdownCmd (..), Socket, close, setReadDeadline, shutdown)
 import Millrace.Socket.Borrowed
   ( Borrowed,
@@ -106,6 +115,7 @@ import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString (recvBefore, recvBufBefore)
 import Millrace.Socket.File (isErrorOfFile)
 import Network.Socket (SockAddr)
+import System.Posix.Types (Fd (..))
 
 -- | A connection to one client.
 data Transport
@@ -334,3 +344,43 @@ abort (Other functions _) = functionsAbort functions
 closeTransport :: Transport -> IO ()
 closeTransport (Plain socket _) = close socket
 closeTransport (Other functions _) = functionsClose functions
+
+------------------------------------------------------------------------------------------------------------------------
+-- Reading open files, so that only the calling thread waits for the disk
+
+foreign import ccall unsafe "http_file_read"
+  c_readFile :: CInt -> Ptr Word8 -> CSize -> Int64 -> IO Int64
+
+foreign import ccall unsafe "http_file_read_at_once"
+  c_readFileAtOnce :: CInt -> Ptr Word8 -> CSize -> Int64 -> IO Int64
+
+-- | @readFileAt descriptor destination length offset@: bytes read, fewer only at the end of the file; or a negative
+-- errno. Interruptible: what is not in memory is waited for, without holding the capability where the system can tell.
+readFileAt :: Fd -> Ptr Word8 -> Int -> Int64 -> IO Int
+readFileAt file@(Fd number) target size offset = do
+  result <- c_readFileAtOnce number target (fromIntegral size) offset
+  if result < 0 && Errno (fromIntegral (negate result)) == eAGAIN then fromDisk else return (fromIntegral result)
+  where
+    fromDisk = do
+      bringIntoMemory file offset (fromIntegral size)
+      fromIntegral <$> c_readFile number target (fromIntegral size) offset
+
+------------------------------------------------------------------------------------------------------------------------
+-- How the connections of a server become protected, for example by TLS
+
+-- | How connections are protected.
+data Protection = Protection
+  { -- | Whether this is the first byte of a handshake.
+    protectionBeginsWith :: !(Word8 -> Bool),
+    -- | Does the handshake with a client that has sent these bytes, and returns the functions of the protected
+    -- connection, which also close the socket. If it throws, the server closes the socket.
+    protectionHandshake :: !(ByteString -> Socket -> IO Functions),
+    protectionOthers :: !Others
+  }
+
+-- | How to treat a client that sends no handshake.
+data Others
+  = -- | Serve it without protection.
+    ServedAsTheyAre
+  | -- | Send it these bytes, end the connection, and report it.
+    AnsweredWith !ByteString !SomeException

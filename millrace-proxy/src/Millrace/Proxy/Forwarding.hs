@@ -13,8 +13,7 @@ where
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.Maybe (fromMaybe)
-import Millrace.Http.FieldSyntax (isToken)
-import Millrace.Http.HostText (hostText)
+import Millrace.Http.FieldSyntax (hostText, isToken)
 import Millrace.Proxy.Field (OwnField, joined, ownField)
 import Millrace.Proxy.Settings (Forwarding (..))
 import Network.Wai (Request, isSecure, remoteHost, requestHeaderHost)

@@ -19,7 +19,7 @@ where
 import Data.ByteString (ByteString)
 import Data.Maybe (fromMaybe)
 import Millrace.Deadline (TimeLimit, microseconds, noTimeLimit)
-import Millrace.Http.HostText (hostText)
+import Millrace.Http.FieldSyntax (hostText)
 import Millrace.Proxy.Problem (Problem, problemResponse)
 import Millrace.Proxy.Target (Target)
 import Millrace.Tls (ClientSettings, clientSettings)

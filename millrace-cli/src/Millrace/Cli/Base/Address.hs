@@ -10,7 +10,7 @@ where
 
 import Data.ByteString.Builder
 import qualified Data.ByteString.Char8 as Char8
-import Millrace.Http.HostText (hostText)
+import Millrace.Http.FieldSyntax (hostText)
 import Network.Socket (PortNumber, SockAddr (..))
 
 -- | The host of an address, as a log names its clients: 'hostText', and @unix@ for a Unix socket.

@@ -24,9 +24,8 @@ import Millrace.Cli.Files.ContentCoding (Coding, codings)
 import Millrace.Cli.Files.Entry
 import Millrace.Cli.Files.Representation
 import Millrace.Cli.Files.Root
-import Millrace.Http.Expiring (Expiring, newExpiring, recall)
+import Millrace.Http.Expiring
 import qualified Millrace.Http.Expiring as Expiring
-import Millrace.Http.Shared
 
 -- | The variants of files, by the paths of requests.
 newtype FileCache = FileCache (Expiring ByteString Kept)

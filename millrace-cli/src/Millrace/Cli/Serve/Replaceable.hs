@@ -12,7 +12,7 @@ import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar, tryPutMVar)
 import Control.Exception (SomeException, bracket, finally, mask, throwIO, try)
 import Control.Monad (void, (>=>))
 import Data.IORef (atomicModifyIORef', newIORef, readIORef)
-import Millrace.Http.Shared
+import Millrace.Http.Expiring
 import Network.Wai (Application)
 
 -- | Runs an action with an application that is there until the action ends.

@@ -22,13 +22,13 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as L
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
-import Millrace.Http.Protection (Others (..), Protection (..))
 import Millrace.Http.Server.Limits (secondsInMicros)
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Tls.Handshakes
 import Millrace.Http.Tls.SeparateThread (inSeparateThread)
 import Millrace.Http.Tls.TlsSettings
 import Millrace.Http.Tls.TlsTransport (tlsFunctions)
+import Millrace.Http.Transport (Others (..), Protection (..))
 import qualified Millrace.Http.Transport as Http
 import qualified Millrace.Http.Transport.Plain as Plain
 import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)

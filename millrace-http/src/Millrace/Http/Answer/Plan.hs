@@ -15,8 +15,8 @@ import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Int (Int64)
+import Millrace.Http.Answer.Body (readPiece, requireAll)
 import Millrace.Http.Answer.Choice
-import Millrace.Http.Answer.FileBody (readPiece, requireAll)
 import Millrace.Http.ByteRange
 import Millrace.Http.Date (Seconds, formatHttpDate, parseHttpDate)
 import Millrace.Http.EntityTag (parseTag)

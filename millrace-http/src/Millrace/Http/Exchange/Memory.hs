@@ -37,8 +37,7 @@ import qualified Data.ByteString as B
 import Data.ByteString.Builder (toLazyByteString)
 import qualified Data.ByteString.Lazy as L
 import Foreign.C.Error (eCONNRESET, errnoToIOError)
-import Millrace.Http.Answer.FileBody (readPiece)
-import Millrace.Http.Answer.Streaming
+import Millrace.Http.Answer.Body
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Exchange
 import Millrace.Http.Transport (Presence (..), SockAddr)

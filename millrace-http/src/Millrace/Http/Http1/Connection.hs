@@ -35,6 +35,7 @@ module Millrace.Http.Http1.Connection
     requestCount,
     Output,
     acquireOutput,
+    emptyOutput,
     releaseOutput,
     retireEarlyFlush,
     connectionExpectation,
@@ -95,8 +96,8 @@ import Foreign.Marshal.Alloc (free, mallocBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, noDeadline)
-import Millrace.Http.Belongings (Belongings, newBelongings)
 import Millrace.Http.Delivery
+import Millrace.Http.Exchange (Belongings, newBelongings)
 import Millrace.Http.Expectation
 import Millrace.Http.Field
 import Millrace.Http.Http1.Head (Head, headSize)
@@ -105,8 +106,8 @@ import Millrace.Http.Http1.Wire
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Threads (Worker)
 import Millrace.Http.Threads.OnYield
-import Millrace.Http.Threads.Worker (Worker)
 import Millrace.Http.Transport
 import Network.Wai (Request)
 import System.Posix.Types (Fd (..))
@@ -188,6 +189,13 @@ acquireOutput connection = do
   when (sent > 0) (dropSent connection sent)
   return (Output connection)
 {-# INLINE acquireOutput #-}
+
+-- | The output if there is nothing in it. Then it was not released: costs no more than a look at its end.
+emptyOutput :: Connection -> IO (Maybe Output)
+emptyOutput connection = do
+  end <- outputEnd connection
+  return (if end == 0 then Just (Output connection) else Nothing)
+{-# INLINE emptyOutput #-}
 
 -- | Lets another thread send the present output as soon as this thread waits for something: see 'arm'. Does
 -- nothing if the output is empty. More may be appended meanwhile.

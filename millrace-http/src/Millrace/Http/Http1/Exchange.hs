@@ -1,25 +1,48 @@
 {-# LANGUAGE BangPatterns #-}
+{-# LANGUAGE TupleSections #-}
 
 -- |
 -- HTTP\/1's exchange: one request of a connection that carries requests one after the other. Must not know: servers.
-module Millrace.Http.Http1.Exchange (exchangeWithoutBody, exchangeWithBody, numbered, sendWaiting) where
+module Millrace.Http.Http1.Exchange
+  ( exchangeWithoutBody,
+    exchangeWithBody,
+    numbered,
+    answerRequest,
+    endRequest,
+  )
+where
 
+import Control.Exception
+  ( Exception (..),
+    asyncExceptionFromException,
+    asyncExceptionToException,
+    bracket_,
+    interruptible,
+    mask_,
+    throwIO,
+  )
 import Control.Monad (unless, void, when)
 import Data.Bits ((.&.))
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.CaseInsensitive (original)
+import Data.IORef (atomicModifyIORef', readIORef)
+import Data.List (delete)
+import Millrace.Http.Answer.Application (Service, answerByApplication)
 import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.Field (readField)
 import Millrace.Http.FieldSyntax (harmless)
 import Millrace.Http.Http1.Body (BodyReader, Use (..), foreseeEnd)
 import Millrace.Http.Http1.Connection
-import Millrace.Http.Http1.Life (isAlive, waitWhileAlive)
 import Millrace.Http.Http1.Response (composeAnswer, restartResponse)
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire (flagVersion11, headFlags)
-import Millrace.Http.Threads.Worker (isThisThread)
+import Millrace.Http.Threads (atWork, interruptWorker, isThisThread, newWorker)
 import qualified Millrace.Http.Transport as Transport
+import Millrace.Internal.AtomicWord (fetchAdd)
 import Network.HTTP.Types (ResponseHeaders, Status (..), switchingProtocols101)
+import Network.Wai (Application)
+import qualified Network.Wai as Wai
 
 -- The current request of a connection, and its body if it has one.
 data CurrentRequest = CurrentRequest !Connection !(Maybe BodyReader)
@@ -104,28 +127,40 @@ sendInterim (CurrentRequest connection _) (Status code reason) fields = do
   where
     fieldLine (name, value) = [original name, C8.pack ": ", value, C8.pack "\r\n"]
 
+-- | Runs the application for a request, and ends the request. Sends the responses to earlier requests, so that the
+-- client need not wait for them while the application runs. Afterwards this thread has the output.
+answerRequest :: Connection -> Service -> Application -> Wai.Request -> IO ()
+answerRequest connection service application request = do
+  sendWaiting connection
+  answerByApplication service application request
+  endRequest connection
+  void (acquireOutput connection)
+
 -- The application may do other things before it returns, and the client must not wait for that. Acquiring the output
 -- may wait for the client. An application that is interrupted there has not responded yet.
 answerCurrent :: CurrentRequest -> Answerer -> Plan -> IO ()
 answerCurrent (CurrentRequest connection body) answerer !plan = do
-  beginAnswer connection
+  own <- beginAnswer connection
   case body of
     Nothing -> return ()
     Just reader -> foreseeEnd connection reader (useOfBody plan)
   composeAnswer connection answerer plan
   case plan of
     TakeOver _ -> return () -- nothing is to be sent, and the connection may be over
-    Plan {} -> acquireOutput connection >>= releaseOutput
+    Plan {} -> maybe (acquireOutput connection) return own >>= releaseOutput
 
--- Notes where the answer begins, so that it can be taken back. Composing it may take time; the answers before it must
--- not wait for that.
-beginAnswer :: Connection -> IO ()
+-- Notes where the answer begins, so that it can be taken back. Returns the output if no earlier answer is in it:
+-- nothing releases it then while the answer is composed. Composing it may take time; answers before it must not wait
+-- for that.
+beginAnswer :: Connection -> IO (Maybe Output)
 beginAnswer connection = do
-  output <- acquireOutput connection
+  own <- emptyOutput connection
+  output <- maybe (acquireOutput connection) return own
   outputEnd connection >>= writeRequest connection responseStart
   countSends connection >>= writeRequest connection responseSends
   writeStage connection InResponse
   releaseOutput output
+  return own
 {-# INLINE beginAnswer #-}
 
 -- The application's code for a stream may read the request's body.
@@ -165,3 +200,48 @@ sentBytes (CurrentRequest connection _) = readRequest connection responseBytes
 
 awaitInput :: CurrentRequest -> IO ()
 awaitInput (CurrentRequest connection _) = Transport.awaitInput (connectionTransport connection)
+
+------------------------------------------------------------------------------------------------------------------------
+-- The lives of requests
+
+-- | Ends the life of the present request, if there is one, and the waits of the threads that wait for something during
+-- it.
+endRequest :: Connection -> IO ()
+endRequest connection = do
+  begun <- requestCount connection
+  ended <- readField (connectionState connection) requestsEnded
+  when (begun > ended) $ do
+    -- A full barrier: a thread that begins to wait finds that the request has ended, or is found by the next line.
+    void (fetchAdd (endedWord (connectionState connection)) (begun - ended))
+    waiting <- readIORef (connectionWatchers connection)
+    unless (null waiting) (endWaits connection begun)
+{-# INLINE endRequest #-}
+
+endWaits :: Connection -> Int -> IO ()
+endWaits connection number =
+  atomicModifyIORef' (connectionWatchers connection) ([],) >>= mapM_ (interruptWorker (RequestIsOver number))
+{-# NOINLINE endWaits #-}
+
+-- | Whether the request with this number ('requestCount') is alive.
+isAlive :: Connection -> Int -> IO Bool
+isAlive connection number = (< number) <$> readField (connectionState connection) requestsEnded
+
+-- | @waitWhileAlive connection number wait@ waits, at most until the request ends. Any thread may call this.
+waitWhileAlive :: Connection -> Int -> IO () -> IO ()
+waitWhileAlive connection number wait = mask_ $ do
+  worker <- newWorker
+  let change update = atomicModifyIORef' (connectionWatchers connection) ((,()) . update)
+      waiting = isAlive connection number >>= \alive -> when alive (interruptible wait)
+  outcome <- atWork worker (bracket_ (change (worker :)) (change (delete worker)) waiting)
+  case outcome of
+    Left failure | Just (RequestIsOver _) <- fromException failure -> return ()
+    Left failure -> throwIO failure
+    Right () -> return ()
+
+-- Ends a wait during the request with this number. With GHC 9.0 it must not be a constant: see docs/HACKING.md.
+newtype RequestIsOver = RequestIsOver Int
+  deriving (Show)
+
+instance Exception RequestIsOver where
+  toException = asyncExceptionToException
+  fromException = asyncExceptionFromException

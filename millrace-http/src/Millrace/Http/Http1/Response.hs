@@ -24,8 +24,7 @@ import Data.Word (Word8)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
 import Millrace.Deadline (noDeadline)
-import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
-import Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody)
+import Millrace.Http.Answer.Body (Sink (..), readSlice, runStreamingBody, sendingFile)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange
   ( AnnouncedLength (..),

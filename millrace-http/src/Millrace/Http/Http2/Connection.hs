@@ -57,10 +57,8 @@ import Millrace.Http.Exception (defaultShouldDisplayException, isAsynchronous, i
 import Millrace.Http.Http2.Engine
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
-import Millrace.Http.Threads.Crew (Crew, newCrew, wereKilled)
-import qualified Millrace.Http.Threads.Crew as Crew
-import Millrace.Http.Threads.Waiters (Waited (..), Waiters, newWaiters, wake)
-import qualified Millrace.Http.Threads.Waiters as Waiters
+import Millrace.Http.Threads (Crew, Waited (..), Waiters, newCrew, newWaiters, wake, wereKilled)
+import qualified Millrace.Http.Threads as Threads
 import Millrace.Http.Transport
 import Millrace.Internal.AtomicWord (AtomicWord, newAtomicWord)
 
@@ -125,24 +123,24 @@ connectionLimits = serverLimits . connectionServer
 -- | Counts a thread that begins to work on the connection, and one that has ended its work. The last one must not touch
 -- the connection afterwards.
 join', leave :: Connection -> IO ()
-join' = Crew.join' . connectionCrew
-leave = Crew.leave . connectionCrew
+join' = Threads.join' . connectionCrew
+leave = Threads.leave . connectionCrew
 
--- | Waits until no thread works on the connection: see 'Crew.awaitQuiet'.
+-- | Waits until no thread works on the connection: see 'Threads.awaitQuiet'.
 awaitQuiet :: Connection -> IO ()
-awaitQuiet connection = Crew.awaitQuiet (connectionCrew connection) (abort (connectionTransport connection))
+awaitQuiet connection = Threads.awaitQuiet (connectionCrew connection) (abort (connectionTransport connection))
 
--- | Runs an action in a thread of the pool, which works on the connection: see 'Crew.task'. Call this masked.
+-- | Runs an action in a thread of the pool, which works on the connection: see 'Threads.task'. Call this masked.
 task :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
-task = Crew.task . connectionCrew
+task = Threads.task . connectionCrew
 
 -- | Runs an action, as 'task' does, in this thread, which is one of the pool.
 asTask :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
-asTask = Crew.asTask . connectionCrew
+asTask = Threads.asTask . connectionCrew
 
 -- | Throws @ThreadKilled@ to all tasks.
 killTasks :: Connection -> IO ()
-killTasks = Crew.killTasks . connectionCrew
+killTasks = Threads.killTasks . connectionCrew
 
 -- | Reports that an exception has ended a thread that works on the connection, unless all tasks were killed before:
 -- that was reported, or was the server's doing.
@@ -197,7 +195,7 @@ waitFor connection = waitForWith connection (flush connection)
 
 -- | Waits as 'waitFor' does, with another action that runs before the thread parks.
 waitForWith :: Connection -> IO () -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
-waitForWith = Waiters.waitFor . connectionWaiters
+waitForWith = Threads.waitFor . connectionWaiters
 
 -- | Wakes the threads for which the engine has notices.
 wakeNoticed :: Connection -> Flags -> IO ()

@@ -27,17 +27,16 @@ import Data.Maybe (isJust, isNothing)
 import Foreign.Ptr (Ptr, castPtr, nullPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Application (withinTotalTime)
+import Millrace.Http.Delivery (linger, lingerMicros)
 import Millrace.Http.Exception
-import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.Field
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine
-import Millrace.Http.Http2.Stream
 import Millrace.Http.Multiplexed.Engine (streamKey)
 import qualified Millrace.Http.Multiplexed.Engine as Engine
+import qualified Millrace.Http.Multiplexed.Exchange as Exchange
 import Millrace.Http.Multiplexed.Head (Security (..))
-import qualified Millrace.Http.Multiplexed.Serve as Serve
-import Millrace.Http.Multiplexed.Stream (newStream)
+import Millrace.Http.Multiplexed.Stream (Protocol (..), newStream)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Threads.OnYield
@@ -516,8 +515,8 @@ serveStream session at = do
   when (count + 1 >= requestsMax limits) (requestShutdown connection EndSoon)
   number <- streamKey at
   stream <- newStream http2 (Served connection number) at
-  Serve.serveRequest
-    (Serve.Serving http20 (securityOf (connectionTransport connection)) (sessionApplication session))
+  Exchange.serveRequest
+    (Exchange.Serving http20 (securityOf (connectionTransport connection)) (sessionApplication session))
     stream
     `finally` (releaseStream at >>= wakeNoticed connection)
   where
@@ -555,3 +554,27 @@ askToEnd :: Session -> Asked -> IO ()
 askToEnd session asked = requestShutdown (sessionConnection session) $ case asked of
   ToFinish -> EndSoon
   ToGiveWay -> EndNow
+
+------------------------------------------------------------------------------------------------------------------------
+-- Streams
+
+-- | A connection and the number of one of its streams.
+data Served = Served !Connection !Int
+
+-- | HTTP\/2.
+http2 :: Protocol Served
+http2 =
+  Protocol
+    { protocolServer = \(Served connection _) -> connectionServer connection,
+      protocolClient = \(Served connection _) -> transportPeer (connectionTransport connection),
+      protocolNegotiated = \(Served connection _) -> negotiated (connectionTransport connection),
+      protocolDescribes =
+        \(Served connection number) -> describeTransport (connectionTransport connection) ++ ", stream " ++ show number,
+      protocolTellLoss = \(Served connection _) -> tellLoss connection,
+      protocolAwait = \(Served connection _) -> waitForWith connection,
+      protocolFlush = \(Served connection _) -> flush connection,
+      protocolFlushIfNeeded = \(Served connection _) -> flushIfNeeded connection,
+      protocolWake = \(Served connection _) -> wakeNow connection,
+      protocolHasRead = \_ -> return (),
+      protocolErrorCode = fromIntegral
+    }

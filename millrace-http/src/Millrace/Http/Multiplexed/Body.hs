@@ -20,10 +20,9 @@ import Millrace.Http.Exception
 import Millrace.Http.Field (readField, writeField)
 import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Rows (Event (..), ReadResult (..))
-import Millrace.Http.Multiplexed.State (Reading (..), StreamState, reading)
 import Millrace.Http.Multiplexed.Stream
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
-import Millrace.Http.Threads.Waiters (Waited (..))
+import Millrace.Http.Threads (Waited (..))
 
 -- | The body of one request, and the action that sends 100 (Continue).
 data BodyReader = BodyReader !Stream !(IO ()) !(MVar State)

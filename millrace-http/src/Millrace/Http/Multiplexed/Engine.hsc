@@ -71,7 +71,6 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff)
 import Millrace.Http.Multiplexed.Head (Head)
-import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
 
 -- | The result of a call: flags, and a number.

@@ -23,8 +23,7 @@ import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Millrace.Deadline (monotonicNanoseconds)
-import Millrace.Http.Answer.FileBody (descriptorOf, readSlice, sendingFile)
-import Millrace.Http.Answer.Streaming (Sink (..), runRawBody, runStreamingBody)
+import Millrace.Http.Answer.Body (Sink (..), descriptorOf, readSlice, runRawBody, runStreamingBody, sendingFile)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), FileSlice (..), Plan (..), RawBody)
 import Millrace.Http.Expectation (dismiss)
@@ -34,20 +33,17 @@ import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
 import Millrace.Http.Multiplexed.Body (BodyReader, liftLimits, readBody)
 import qualified Millrace.Http.Multiplexed.Engine as Engine
-import Millrace.Http.Multiplexed.Piece (filePiece, freePiece, newPiece, pieceBytes)
 import Millrace.Http.Multiplexed.Rows (Outcome (BadFields, Full, Gone))
 import Millrace.Http.Multiplexed.Rows hiding (Outcome (..))
 import qualified Millrace.Http.Multiplexed.Rows as Engine
-import Millrace.Http.Multiplexed.State
 import Millrace.Http.Multiplexed.Stream
 import Millrace.Http.Multiplexed.TakeOver
 import Millrace.Http.Server.Context (ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Server.Settings (Settings (..))
-import Millrace.Http.Threads.Waiters (Waited (..))
+import Millrace.Http.Threads (Waited (..))
 import Millrace.Http.Trailers
-import Millrace.Http.Transport (borrow, borrowedBytes, borrowedSize, giveBack)
-import Millrace.Http.Transport.Disk (readFileAt)
+import Millrace.Http.Transport (borrow, borrowedBytes, borrowedSize, giveBack, readFileAt)
 import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (StreamingBody)

@@ -20,10 +20,18 @@ module Millrace.Http.Multiplexed.Rows
 
     -- * Events
     Event (..),
+
+    -- * Pieces of a body
+    Piece,
+    newPiece,
+    pieceBytes,
+    freePiece,
+    filePiece,
   )
 where
 
 #include "http_response_fields.h"
+#include "http_body.h"
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -31,7 +39,7 @@ import qualified Data.ByteString.Unsafe as BU
 import Data.CaseInsensitive (foldedCase)
 import Data.Int (Int64)
 import Data.Word (Word32, Word8)
-import Foreign.C.Types (CInt, CSize)
+import Foreign.C.Types (CInt, CSize (..))
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
@@ -144,3 +152,29 @@ data ReadResult
 
 -- | The event that a thread waits for.
 data Event = Readable | Writable | Closed
+
+------------------------------------------------------------------------------------------------------------------------
+-- Pieces of a body
+
+-- | A piece.
+data Piece
+
+foreign import ccall unsafe "http_new_piece"
+  c_newPiece :: CSize -> IO (Ptr Piece)
+
+-- | Memory for this many bytes, at most a mebibyte; @nullPtr@ if there is none. The engine must take it, or 'freePiece'
+-- must follow.
+newPiece :: Int -> IO (Ptr Piece)
+newPiece = c_newPiece . fromIntegral
+
+-- | Where the bytes belong.
+foreign import ccall unsafe "http_piece_bytes"
+  pieceBytes :: Ptr Piece -> IO (Ptr Word8)
+
+-- | Frees a piece that the engine has not taken.
+foreign import ccall unsafe "http_free_piece"
+  freePiece :: Ptr Piece -> IO ()
+
+-- | The size of the pieces in which files are read.
+filePiece :: Int
+filePiece = #{const HTTP_FILE_PIECE}

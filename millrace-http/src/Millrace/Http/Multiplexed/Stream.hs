@@ -47,12 +47,34 @@ module Millrace.Http.Multiplexed.Stream
     abortStream,
     cancelOf,
     resetStream,
+
+    -- * The state of a request
+    StreamState,
+    newStreamState,
+    responseBytes,
+    declaredLength,
+    isStreaming,
+    reading,
+    totalDeadline,
+    writerWaited,
+    sentBefore,
+    writeIsPartial,
+    expectationWord,
+    Reading (..),
+
+    -- * The life of a request
+    Life,
+    newLife,
+    whileAlive,
+    isAlive,
+    endLife,
   )
 where
 
 import Control.Applicative ((<|>))
 import Control.Concurrent (ThreadId, myThreadId)
-import Control.Exception (throwIO)
+import Control.Concurrent.MVar (MVar, newMVar, putMVar, readMVar, takeMVar, withMVar)
+import Control.Exception (throwIO, uninterruptibleMask_)
 import Control.Monad (when)
 import Data.Bifunctor (first)
 import qualified Data.CaseInsensitive as CI
@@ -60,21 +82,27 @@ import Data.IORef (IORef, newIORef)
 import Data.Word (Word32, Word64, Word8)
 import Foreign.C.Error (Errno, errnoToIOError)
 import Foreign.Ptr (Ptr)
-import Millrace.Deadline (deadlineAfter, deadlineFromNanoseconds, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
+import Millrace.Deadline
+  ( Deadline,
+    deadlineAfter,
+    deadlineFromNanoseconds,
+    deadlineNanoseconds,
+    monotonicNanoseconds,
+    noDeadline,
+  )
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Expectation (Expectation (..))
-import Millrace.Http.Field (readField, writeField)
+import Millrace.Http.Field
 import Millrace.Http.Http1.Wire (methodCodeConnect)
 import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Head (headMethod)
-import Millrace.Http.Multiplexed.Life (Life, newLife)
 import Millrace.Http.Multiplexed.Rows (Event, ReadResult)
-import Millrace.Http.Multiplexed.State (StreamState, expectationWord, newStreamState, totalDeadline)
 import Millrace.Http.Server.Context (ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..))
-import Millrace.Http.Threads.Waiters (Waited)
+import Millrace.Http.Threads (Waited)
 import Millrace.Http.Trailers (HTTP2Data, mayBeTrailer)
 import Millrace.Http.Transport (Negotiated, SockAddr)
+import Millrace.Internal.AtomicWord (AtomicWord)
 import Network.HTTP.Types (RequestHeaders)
 
 -- | What a protocol does for its streams, each of which has something of this type.
@@ -88,7 +116,7 @@ data Protocol own = Protocol
     -- | Notes that a thread throws an exception because the client is gone.
     protocolTellLoss :: own -> IO (),
     -- | @protocolAwait own prepare key micros attempt@ waits for a notice with this key, as
-    -- 'Millrace.Http.Threads.Waiters.waitFor'.
+    -- 'Millrace.Http.Threads.waitFor'.
     protocolAwait :: forall a. own -> IO () -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a),
     -- | Sends what waits, at once, or unless another thread is about to.
     protocolFlush, protocolFlushIfNeeded :: own -> IO (),
@@ -173,7 +201,7 @@ wakeOf :: Stream -> IO ()
 wakeOf = byProtocol protocolWake
 
 -- | @awaitEventOf stream prepare event micros attempt@ waits for an event of the stream, as
--- 'Millrace.Http.Threads.Waiters.waitFor'.
+-- 'Millrace.Http.Threads.waitFor'.
 awaitEventOf :: Stream -> IO () -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 awaitEventOf Stream {streamProtocol = protocol, streamOwn = own, streamNoticeKey = key} prepare event =
   protocolAwait protocol own prepare (Engine.noticeKey key event)
@@ -231,7 +259,7 @@ throwLost stream errno = do
 readTrailersOf :: Stream -> IO RequestHeaders
 readTrailersOf stream = filter (mayBeTrailer . fst) . map (first CI.mk) <$> Engine.readTrailers (streamEngine stream)
 
--- | Waits for an event of the stream, as 'Millrace.Http.Threads.Waiters.waitFor'. Sends pending output before it parks,
+-- | Waits for an event of the stream, as 'Millrace.Http.Threads.waitFor'. Sends pending output before it parks,
 -- because the event may depend on it. For threads that the end of the request waits for.
 awaitEvent :: Stream -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 awaitEvent stream = awaitEventOf stream (flushOf stream)
@@ -254,3 +282,115 @@ resetStream stream code = do
   resetWith stream code
   wakeOf stream
   flushOf stream
+
+------------------------------------------------------------------------------------------------------------------------
+-- The state of a request
+
+-- | The state of one request and its response.
+type StreamState = Words StreamField
+
+-- | The names of its words.
+data StreamField
+  = ResponseBytes
+  | DeclaredLength
+  | IsStreaming
+  | ExpectationWord
+  | ReadingNow
+  | TotalDeadline
+  | WriterWaited
+  | SentBefore
+  | WriteIsPartial
+  deriving (Bounded, Enum)
+
+-- | The state of a new request: no response, no limits.
+newStreamState :: IO StreamState
+newStreamState = do
+  state <- newWords
+  writeField state responseBytes Nothing
+  writeField state declaredLength Nothing
+  return state
+
+-- | The number of the response's body's bytes so far, if it has a body.
+responseBytes :: Field StreamState (Maybe Int)
+responseBytes = named ResponseBytes
+
+-- | The length that the response's head declares, if it declares one.
+declaredLength :: Field StreamState (Maybe Int)
+declaredLength = named DeclaredLength
+
+-- | Whether the application's code for a stream runs in the thread that serves the request.
+isStreaming :: Field StreamState Bool
+isStreaming = named IsStreaming
+
+-- | The word of "Millrace.Http.Expectation".
+expectationWord :: StreamState -> AtomicWord
+expectationWord = atomicWord ExpectationWord
+
+-- | The rule for reading the request's body.
+reading :: Field StreamState Reading
+reading = named ReadingNow
+
+-- | The deadline of all waiting for the client.
+totalDeadline :: Field StreamState Deadline
+totalDeadline = named TotalDeadline
+
+-- | For how many nanoseconds the response's writer has waited for the client since the last check of its rate, and the
+-- progress until then, in bytes.
+writerWaited, sentBefore :: Field StreamState Int
+writerWaited = named WriterWaited
+sentBefore = named SentBefore
+
+-- | Whether a write of the application has passed a part of its bytes on, and not yet the rest.
+writeIsPartial :: Field StreamState Bool
+writeIsPartial = named WriteIsPartial
+
+-- | What holds for reading the request's body.
+data Reading
+  = WithinTimeLimits
+  | WithoutTimeLimits
+  | -- | The request is over. Another thread of the application may still wait for more.
+    Over
+  deriving (Eq, Enum)
+
+instance Unboxed Reading where
+  toWord = fromEnum
+  {-# INLINE toWord #-}
+  fromWord = toEnum
+  {-# INLINE fromWord #-}
+
+------------------------------------------------------------------------------------------------------------------------
+-- The life of a request
+
+-- | The life of one request.
+newtype Life = Life (MVar LifeState)
+
+data LifeState
+  = Alive
+  | -- | The trailers of the request.
+    Ended RequestHeaders
+
+-- | A life that begins.
+newLife :: IO Life
+newLife = Life <$> newMVar Alive
+
+-- | @whileAlive life ended action@ runs the action if the request is alive, which it stays meanwhile. Otherwise runs
+-- @ended@, with the trailers that the request had. Any thread may call this. The action must be short, because the end
+-- waits for it, and must not use the life.
+whileAlive :: Life -> (RequestHeaders -> IO a) -> IO a -> IO a
+whileAlive (Life state) ended action = withMVar state choose
+  where
+    choose Alive = action
+    choose (Ended trailers) = ended trailers
+{-# INLINEABLE whileAlive #-}
+
+-- | Whether it is alive. Only the thread that ends the life knows that it stays so.
+isAlive :: Life -> IO Bool
+isAlive (Life state) = alive <$> readMVar state
+  where
+    alive Alive = True
+    alive (Ended _) = False
+
+-- | Ends the life. The action reads the trailers.
+endLife :: Life -> IO RequestHeaders -> IO ()
+endLife (Life state) readLast = uninterruptibleMask_ (takeMVar state >> readLast >>= putMVar state . Ended)
+{-# INLINEABLE endLife #-}

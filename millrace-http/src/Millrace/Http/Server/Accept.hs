@@ -19,11 +19,18 @@ import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Server.Admission
 import Millrace.Http.Server.Connection
 import Millrace.Http.Server.Context
-import Millrace.Http.Server.Listener (Listener (..), closeListener, inFlightMicros, retire, welcome)
-import Millrace.Http.Server.NetworkSocket (closeTheirs, duplicate)
+import Millrace.Http.Server.Listener
+  ( Listener (..),
+    closeListener,
+    closeTheirs,
+    duplicate,
+    inFlightMicros,
+    retire,
+    welcome,
+  )
 import Millrace.Http.Server.Settings (Bound (..), Settings (..))
 import Millrace.Http.Server.State
-import Millrace.Http.Threads.Worker
+import Millrace.Http.Threads
 import Millrace.Http.Transport (abort, closeTransport, plainTransport, quietMillis)
 import Millrace.Socket
 import Millrace.Timer (threadDelay)

@@ -1,6 +1,6 @@
 -- |
--- One connection of a server, from the moment it is accepted until it is closed, whatever protocol it uses; and what the
--- threads that accept and end connections must know of it. Must not know: listeners.
+-- One connection of a server, from the moment it is accepted until it is closed, whatever protocol it uses; and what
+-- the threads that accept and end connections must know of it. Must not know: listeners.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Http.Server.Connection
@@ -23,7 +23,7 @@ module Millrace.Http.Server.Connection
 where
 
 import Control.Exception
-import Control.Monad (forM_, unless, when)
+import Control.Monad (forM_, unless, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as LC8
@@ -33,8 +33,8 @@ import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Data.Maybe (isJust)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (castPtr)
-import Millrace.Http.Belongings (endBelongings)
 import Millrace.Http.Exception (InvalidRequest, isAsynchronous, isTimeExpired)
+import Millrace.Http.Exchange (endBelongings)
 import Millrace.Http.FileCache (closeFileCache)
 import qualified Millrace.Http.Http1.Connection as Http1
 import qualified Millrace.Http.Http1.Session as Http1
@@ -42,7 +42,7 @@ import qualified Millrace.Http.Http2.Session as Http2
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Opening
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
-import Millrace.Http.Threads.Worker
+import Millrace.Http.Threads
 import Millrace.Http.Transport
 import Network.HTTP.Types (hConnection, hContentType, status505)
 import Network.Wai (Application, responseLBS)
@@ -76,7 +76,7 @@ newServed :: ServerContext -> Transport -> IO Served
 newServed server transport = Served server transport <$> newWorker <*> newIORef Unannounced
 
 enter :: Served -> State -> IO State
-enter served next = atomicModifyIORef' (servedState served) (\state -> (next, state))
+enter served next = atomicModifyIORef' (servedState served) ((,) next)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Its life
@@ -137,7 +137,7 @@ noteOpening served opening = atomicModifyIORef' (servedState served) (\state -> 
       Leaves -> Leaving
 
 noteHttp2 :: Served -> Maybe Http2.Session -> IO ()
-noteHttp2 served session = () <$ enter served (maybe Busy SpeakingHttp2 session)
+noteHttp2 served session = void (enter served (maybe Busy SpeakingHttp2 session))
 
 -- A connection of HTTP/1 that works on the first bytes, which are in this buffer.
 beginHttp1 :: Served -> Transport -> Borrowed -> Int -> IO Http1.Connection

@@ -19,18 +19,36 @@ module Millrace.Http.Server.Listener
     retire,
     welcome,
     inFlightMicros,
+
+    -- * Sockets of the network package
+    duplicate,
+    ours,
+    closeTheirs,
+    awaitClose,
   )
 where
 
+#include "http_socket.h"
+
 import Control.Concurrent (getNumCapabilities)
-import Control.Exception (IOException, bracket, bracketOnError, catch, onException, throwIO, try)
+import Control.Exception
+  ( IOException,
+    bracket,
+    bracketOnError,
+    catch,
+    mask_,
+    onException,
+    throwIO,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (join, unless, void, when)
 import Data.IORef
 import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
 import Data.Streaming.Network.Internal (HostPreference (..))
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..), eADDRINUSE, eCONNREFUSED)
+import Foreign.C.Error (Errno (..), eADDRINUSE, eCONNREFUSED, throwErrnoIfMinus1)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
@@ -40,8 +58,7 @@ import Millrace.Http.System
 import Millrace.Operation (whileOpen)
 import Millrace.Socket
 import Millrace.Timer (threadDelay)
-
-#include "http_socket.h"
+import qualified Network.Socket as Network
 
 -- | A socket that listens.
 data Listener = Listener
@@ -257,3 +274,37 @@ foreign import ccall unsafe "http_socket_turn_away"
 
 foreign import ccall unsafe "http_socket_welcome"
   c_welcome :: CInt -> IO ()
+
+------------------------------------------------------------------------------------------------------------------------
+-- Sockets of the network package
+
+foreign import ccall unsafe "http_socket_duplicate"
+  c_duplicate :: CInt -> IO CInt
+
+-- | Duplicates a descriptor of a socket. The name is that of the function, for the exception. Throws an @IOError@.
+duplicate :: String -> CInt -> IO CInt
+duplicate name = throwErrnoIfMinus1 ("Network.Wai.Handler.Millrace." ++ name) . c_duplicate
+
+-- | Makes a "Millrace.Socket" from a duplicate of the socket. Throws an @IOError@.
+ours :: String -> Network.Socket -> IO Socket
+ours name theirs = mask_ $ do
+  descriptor <- Network.withFdSocket theirs (duplicate name)
+  fromDescriptor descriptor `onException` (Network.mkSocket descriptor >>= closeTheirs)
+
+-- | Closes it. Masked, because GHC's I\/O manager (before base 4.16) takes a lock per capability to close a descriptor.
+-- An exception while it waits for the second lock leaves the first one locked, and threads that wait for certain
+-- descriptors then wait for ever.
+closeTheirs :: Network.Socket -> IO ()
+closeTheirs = uninterruptibleMask_ . Network.close
+
+-- | Waits until the socket is closed. There is no notification, so this polls, and may return up to a tenth of a second
+-- late.
+--
+-- Do not wait for the descriptor in GHC's I\/O manager instead, although the network package ends such waits when it
+-- closes the socket. The number may belong to another file when the wait begins. The manager then keeps an entry that
+-- the kernel has dropped, and closing the number again throws (seen with base 4.15) and leaves locks of the manager
+-- locked for good.
+awaitClose :: Network.Socket -> IO ()
+awaitClose theirs = do
+  open <- (>= 0) <$> Network.unsafeFdSocket theirs
+  when open (threadDelay 100000 >> awaitClose theirs)

@@ -1,6 +1,6 @@
 -- |
--- The beginning of a connection: a proxy's header, protection such as TLS, and the first bytes of the client, which show
--- whether it speaks HTTP\/1 or HTTP\/2. Until then there is no state of either protocol. Must not know: listeners,
+-- The beginning of a connection: a proxy's header, protection such as TLS, and the first bytes of the client, which
+-- show whether it speaks HTTP\/1 or HTTP\/2. Until then there is no state of either protocol. Must not know: listeners,
 -- responses.
 module Millrace.Http.Server.Opening (Opened (..), OpeningState (..), openConnection) where
 
@@ -17,10 +17,8 @@ import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, peekElemOff)
 import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
-import Millrace.Http.Delivery (Delivery (..), Window (..), deliver)
+import Millrace.Http.Delivery (Delivery (..), Window (..), deliver, linger, lingerMicros)
 import Millrace.Http.Exception
-import Millrace.Http.Farewell (linger, lingerMicros)
-import Millrace.Http.Protection (Others (..), Protection (..))
 import Millrace.Http.ProxyProtocol (Parsed (..), parseHeader)
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..), reportTo)
 import Millrace.Http.Server.Limits (Limits (..))
@@ -29,8 +27,8 @@ import Millrace.Http.Transport
 
 -- | The result of opening a connection. The transport is another one than at first if a handshake was done.
 data Opened
-  = -- | The client's first bytes, which are those of HTTP\/1: their number, and the buffer that they begin in. The receiver
-    -- of this owns the buffer.
+  = -- | The client speaks HTTP\/1. Its first bytes are in this buffer, which the caller owns from now on; this is their
+    -- number.
     OpenedHttp1 !Transport !Borrowed !Int
   | -- | The client speaks HTTP\/2, and has sent these bytes.
     OpenedHttp2 !Transport !ByteString

@@ -25,7 +25,6 @@ import Data.Either (fromLeft)
 import Millrace.Http.Exception (defaultShouldDisplayException)
 import Millrace.Http.Server.Accept (runListeners)
 import Millrace.Http.Server.Listener
-import Millrace.Http.Server.NetworkSocket (awaitClose, closeTheirs, ours)
 import Millrace.Http.Server.Settings
 import Millrace.Socket (Socket, close)
 import qualified Network.Socket as Network
@@ -34,7 +33,8 @@ import System.Environment (lookupEnv)
 import Text.Read (readMaybe)
 
 -- | Serves an application on a port, with 'defaultSettings' otherwise. Blocks as long as the server runs. Throws an
--- @IOError@ if the port cannot be bound. An exception thrown to the calling thread ends the server as 'runSettings' says.
+-- @IOError@ if the port cannot be bound. An exception thrown to the calling thread ends the server as 'runSettings'
+-- says.
 run :: Port -> Application -> IO ()
 run port = runSettings (setPort port defaultSettings)
 

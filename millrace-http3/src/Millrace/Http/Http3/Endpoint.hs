@@ -56,10 +56,8 @@ import Millrace.Http.Http3.Engine
 import Millrace.Http.Http3.PeerProcesses (Delivery (..), Handed (..), noneVisited)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
-import Millrace.Http.Threads.Crew (Crew, newCrew, wereKilled)
-import qualified Millrace.Http.Threads.Crew as Crew
-import Millrace.Http.Threads.Waiters (Waited, Waiters, newWaiters, takeWithin, wake)
-import qualified Millrace.Http.Threads.Waiters as Waiters
+import Millrace.Http.Threads (Crew, Waited, Waiters, newCrew, newWaiters, takeWithin, wake, wereKilled)
+import qualified Millrace.Http.Threads as Threads
 import Millrace.Internal.AtomicWord (AtomicWord, newAtomicWord)
 import Millrace.Socket (SockAddr (..), Socket, getSocketName)
 import Millrace.Socket.Train (Path (..), Train (..), receiveTrains, sendTrains, trainDatagrams)
@@ -169,16 +167,16 @@ endpointLimits = serverLimits . endpointServer
 -- | Counts a thread that begins to work on the endpoint, and one that has ended its work. The last one must not touch
 -- the endpoint afterwards.
 join', leave :: Endpoint -> IO ()
-join' = Crew.join' . endpointCrew
-leave = Crew.leave . endpointCrew
+join' = Threads.join' . endpointCrew
+leave = Threads.leave . endpointCrew
 
--- | Runs an action in a thread of the pool, which works on the endpoint: see 'Crew.task'. Call this masked.
+-- | Runs an action in a thread of the pool, which works on the endpoint: see 'Threads.task'. Call this masked.
 task :: Endpoint -> IO () -> (Either SomeException () -> IO ()) -> IO ()
-task = Crew.task . endpointCrew
+task = Threads.task . endpointCrew
 
 -- | Runs an action, as 'task' does, in this thread, which is one of the pool.
 asTask :: Endpoint -> IO () -> (Either SomeException () -> IO ()) -> IO ()
-asTask = Crew.asTask . endpointCrew
+asTask = Threads.asTask . endpointCrew
 
 -- | Reports that an exception has ended a thread that works on the endpoint, unless all were killed before.
 reportEnd :: Endpoint -> SomeException -> IO ()
@@ -190,9 +188,9 @@ reportEnd endpoint failure = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Waiting
 
--- | Waits for an event: see 'Waiters.waitFor'.
+-- | Waits for an event: see 'Threads.waitFor'.
 waitFor :: Endpoint -> IO () -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
-waitFor = Waiters.waitFor . endpointWaiters
+waitFor = Threads.waitFor . endpointWaiters
 
 -- | Wakes the threads for which the engine has notices.
 wakeNoticed :: Endpoint -> Flags -> IO ()

@@ -26,9 +26,8 @@ import Millrace.Http.Http3.Engine
 import Millrace.Http.Http3.PeerProcesses
 import Millrace.Http.Http3.Session
 import Millrace.Http.Server.Context
-import Millrace.Http.Threads.Crew (Crew)
-import qualified Millrace.Http.Threads.Crew as Crew
-import Millrace.Http.Threads.Waiters (takeWithin)
+import Millrace.Http.Threads (Crew, takeWithin)
+import qualified Millrace.Http.Threads as Threads
 import Millrace.Socket (Socket, close)
 import Millrace.Socket.Train (Train (..))
 import Millrace.Timer (threadDelay)
@@ -137,15 +136,15 @@ withPeers :: Port -> IO () -> IO ()
 withPeers port action = case portPeers port of
   Nothing -> action
   Just others -> do
-    crew <- Crew.newCrew (serverThreads (portServer port))
+    crew <- Threads.newCrew (serverThreads (portServer port))
     ending <- newIORef Serving
-    let begin = Crew.task crew (acceptPeers port crew ending others) (reportUnlessOver port ending)
+    let begin = Threads.task crew (acceptPeers port crew ending others) (reportUnlessOver port ending)
         finish = do
           writeIORef ending Over
-          Crew.killTasks crew
-          Crew.leave crew
+          Threads.killTasks crew
+          Threads.leave crew
           quiet <- newEmptyMVar
-          void (forkIO (Crew.awaitQuiet crew (return ()) >> putMVar quiet ()))
+          void (forkIO (Threads.awaitQuiet crew (return ()) >> putMVar quiet ()))
           void (takeWithin (Just 250000) quiet)
     begin >> action `finally` finish
 
@@ -162,7 +161,7 @@ acceptPeers port crew ending others = do
   case met of
     Right from ->
       mask_
-        (Crew.task crew (receiveHanded from (takeHanded port)) (\outcome -> close from >> report (unlessEnded outcome)))
+        (Threads.task crew (receiveHanded from (takeHanded port)) (\outcome -> close from >> report (unlessEnded outcome)))
     Left failure -> do
       report (Left (toException (failure :: IOException)))
       -- The system may have been short of memory.

@@ -20,16 +20,16 @@ import Millrace.Http.Http3.Engine
 import Millrace.Http.Http3.PeerProcesses (Delivery (..), Handed)
 import Millrace.Http.Http3.Stream
 import qualified Millrace.Http.Multiplexed.Engine as Engine
+import qualified Millrace.Http.Multiplexed.Exchange as Serve
 import Millrace.Http.Multiplexed.Head (Security (..))
-import qualified Millrace.Http.Multiplexed.Serve as Serve
 import Millrace.Http.Multiplexed.Stream (newStream)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State (countConnection, discountConnection)
-import qualified Millrace.Http.Threads.Crew as Crew
+import Millrace.Http.Threads (takeWithin)
+import qualified Millrace.Http.Threads as Threads
 import Millrace.Http.Threads.OnYield
-import Millrace.Http.Threads.Waiters (takeWithin)
 import Millrace.Socket (Socket, close)
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types (HttpVersion (..))
@@ -95,7 +95,7 @@ runSession server socket others engine application ready = mask $ \restore -> do
   -- Handlers were killed. Some block where no exception reaches them.
   quiet <- newEmptyMVar
   void . forkIO $ do
-    Crew.awaitQuiet (endpointCrew endpoint) (return ())
+    Threads.awaitQuiet (endpointCrew endpoint) (return ())
     noteChanges session
     freeEndpoint endpoint
     putMVar quiet ()
@@ -151,7 +151,7 @@ end session = do
   close (endpointSocket endpoint)
   -- From now on no thread delivers.
   void (swapMVar (sessionLife session) Dead)
-  Crew.killTasks (endpointCrew endpoint)
+  Threads.killTasks (endpointCrew endpoint)
   leave endpoint
   where
     endpoint = sessionEndpoint session
@@ -236,7 +236,7 @@ driverEnded session outcome = case outcome of
   Left failure -> do
     stopping <- isStopping session
     unless stopping $ do
-      killed <- Crew.wereKilled (endpointCrew (sessionEndpoint session))
+      killed <- Threads.wereKilled (endpointCrew (sessionEndpoint session))
       unless killed $ do
         reportEnd (sessionEndpoint session) failure
         stopSession session AtOnce
