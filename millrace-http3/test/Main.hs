@@ -39,12 +39,11 @@ import Network.Wai
 import Network.Wai.Handler.Millrace
 import Network.Wai.Handler.MillraceHTTP3
 import Network.Wai.Handler.MillraceTLS
-import System.Directory (findExecutable)
+import System.Directory (createDirectoryIfMissing, findExecutable)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.IO (BufferMode (..), hClose, hPutStr, hSetBuffering, stderr, stdout)
 import System.Process
-import System.Timeout (timeout)
 import Test.Hspec
 import TestSupport.Folder (withTemporaryFolder)
 import TestSupport.Time (eventually, limited)
