@@ -24,7 +24,7 @@ import Millrace.Cli.Files.ContentCoding (Coding, codings)
 import Millrace.Cli.Files.Entry
 import Millrace.Cli.Files.Representation
 import Millrace.Cli.Files.Root
-import Millrace.Http.Expiring
+import Millrace.Http.Expiring hiding (remember)
 import qualified Millrace.Http.Expiring as Expiring
 
 -- | The variants of files, by the paths of requests.
