@@ -696,6 +696,11 @@ spec = describe "HTTP/2" $ do
           closing (send client second) >> closing (sendEnd client)
           statusOf <$> receiveAll client
       statuses `shouldBe` replicate 5 (if "HTTP/2" `B.isInfixOf` bytes then 400 else 200)
+  it "must be recognised within the time of a head, however slowly its bytes come" $
+    withServer (setHTTP1Disabled . setHeaderTimeout 1) pong $ \port -> withConnection port $ \client -> do
+      let sendSlowly = forM_ [1 .. 60 :: Int] $ \_ -> closing (send client "a") >> threadDelay 200000
+      answer <- withAsync sendSlowly (const (timeout 8000000 (receiveAll client)))
+      (statusOf <$> answer) `shouldBe` Just 408
   it "ends a connection in an orderly way after setMaximumRequests, and answers what is on its way" $
     withServer (setMaximumRequests (Just 2)) pong $ \port -> withHttp2 port $ \http2 -> do
       replicateM_ 2 ((answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200)

@@ -127,7 +127,7 @@ spec = do
         before' <- askNumber "/allocated" client
         ask times
         after' <- askNumber "/allocated" client
-        (after' - before') `div` times `shouldSatisfy` (<= 2000)
+        (after' - before') `div` times `shouldSatisfy` (<= 2048)
   describe "a newcomer at the limit of connections" $
     it "costs no more where many are open than where few are" $ do
       let newcomers = 300

@@ -1,3 +1,5 @@
+{-# LANGUAGE TupleSections #-}
+
 -- |
 -- One connection of a server, from the moment it is accepted until it is closed, whatever protocol it uses; and what
 -- the threads that accept and end connections must know of it. Must not know: listeners.
@@ -76,7 +78,7 @@ newServed :: ServerContext -> Transport -> IO Served
 newServed server transport = Served server transport <$> newWorker <*> newIORef Unannounced
 
 enter :: Served -> State -> IO State
-enter served next = atomicModifyIORef' (servedState served) ((,) next)
+enter served next = atomicModifyIORef' (servedState served) (next,)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Its life

@@ -141,13 +141,21 @@ openProtected server note transport arrived = case settingsProtection (serverSet
           bytes <- takeBytes buffer count
           outcome <- try (interruptible (protectionHandshake protection bytes socket))
           case outcome of
-            Right functions -> openPlain server note (otherTransport functions (transportPeer transport)) Nothing
+            Right functions -> openHandshaken server note (otherTransport functions (transportPeer transport))
             Left failure -> NotOpened <$ handshakeFailed server note transport failure
         _ -> case protectionOthers protection of
           ServedAsTheyAre -> openPlain server note transport (Just (buffer, count))
           AnsweredWith bytes reason -> do
             giveBack buffer
             NotOpened <$ refuseUnprotected server note transport bytes reason
+
+-- The transport of a handshake is closed here if it serves nothing: nobody else knows it yet.
+openHandshaken :: ServerContext -> (OpeningState -> IO ()) -> Transport -> IO Opened
+openHandshaken server note transport = do
+  opened <- openPlain server note transport Nothing `onException` closeTransport transport
+  case opened of
+    NotOpened -> NotOpened <$ closeTransport transport
+    _ -> return opened
 
 handshakeFailed :: ServerContext -> (OpeningState -> IO ()) -> Transport -> SomeException -> IO ()
 handshakeFailed server note transport failure
@@ -182,41 +190,42 @@ openPlain server note transport arrived
     first <- maybe (receiveSome server note transport) (return . Just) arrived
     case first of
       Nothing -> endEarly server
-      Just (buffer, count) -> choose server transport buffer count
+      Just (buffer, count) -> choose server transport Nothing buffer count
 
--- Chooses the protocol by the bytes in this buffer.
-choose :: ServerContext -> Transport -> Borrowed -> Int -> IO Opened
-choose server transport buffer count
+-- Chooses the protocol by the bytes in this buffer. The deadline is there once it was waited for more of them: all of
+-- them have to come until then, or a client that sends a byte at a time would have as long as it likes.
+choose :: ServerContext -> Transport -> Maybe Deadline -> Borrowed -> Int -> IO Opened
+choose server transport begun buffer count
   | not (serverHasHttp2 server) = return (OpenedHttp1 transport buffer count)
   | otherwise = do
     -- HTTP/1's usual requests begin with another letter.
     likeness <- comparePreface (borrowedBytes buffer) count
     case likeness of
       IsPreface -> OpenedHttp2 transport <$> takeBytes buffer count
-      MayBecomePreface -> awaitChoice server transport buffer count
+      MayBecomePreface -> awaitChoice server transport begun buffer count
       Differs
-        | settingsProtocols (serverSettings server) == OnlyHttp2 -> chooseRefusal server transport buffer count
+        | settingsProtocols (serverSettings server) == OnlyHttp2 -> chooseRefusal server transport begun buffer count
         | otherwise -> return (OpenedHttp1 transport buffer count)
 
 -- A server of HTTP/2 alone answers a request of HTTP/1 that it does not serve it. Whatever else comes is a wrong
 -- preface, which HTTP/2's session refuses.
-chooseRefusal :: ServerContext -> Transport -> Borrowed -> Int -> IO Opened
-chooseRefusal server transport buffer count = do
+chooseRefusal :: ServerContext -> Transport -> Maybe Deadline -> Borrowed -> Int -> IO Opened
+chooseRefusal server transport begun buffer count = do
   bytes <- B.packCStringLen (castPtr (borrowedBytes buffer), count)
   case C8.elemIndex '\n' (C8.dropWhile (`elem` "\r\n") bytes) of
-    Nothing | count < borrowedSize -> awaitChoice server transport buffer count
+    Nothing | count < borrowedSize -> awaitChoice server transport begun buffer count
     Just end | isHttp1 (B.take end (C8.dropWhile (`elem` "\r\n") bytes)) -> return (OpenedHttp1 transport buffer count)
     _ -> OpenedHttp2 transport bytes <$ giveBack buffer
   where
     isHttp1 line = C8.pack " HTTP/1." `B.isInfixOf` B.drop (B.length line - 11) line
 
 -- The bytes in this buffer do not show yet which protocol the client speaks.
-awaitChoice :: ServerContext -> Transport -> Borrowed -> Int -> IO Opened
-awaitChoice server transport buffer count = do
-  deadline <- headDeadline server
+awaitChoice :: ServerContext -> Transport -> Maybe Deadline -> Borrowed -> Int -> IO Opened
+awaitChoice server transport begun buffer count = do
+  deadline <- maybe (headDeadline server) return begun
   received <- try (receiveInto transport deadline (borrowedBytes buffer `plusPtr` count) (borrowedSize - count))
   case received of
-    Right more | more > 0 -> choose server transport buffer (count + more)
+    Right more | more > 0 -> choose server transport (Just deadline) buffer (count + more)
     Right _ -> invalid IncompleteHeaders
     Left failure
       | isTimeExpired failure -> invalid RequestTimedOut
