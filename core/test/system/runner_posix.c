@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +35,16 @@ source_line *runner_line(void)
 extern void __gcov_dump(void) __attribute__((weak));
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
+/* LeakSanitizer opens files. A test may have ended while it had taken all descriptors away. */
+static void give_descriptors_back(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 /* _exit, because other threads are still running. So this does what exit would do: it writes coverage data, and
  * searches for leaks. A test that failed a check still has much memory, to which its stack refers. */
 void runner_leave(int status)
@@ -42,6 +53,8 @@ void runner_leave(int status)
         __gcov_dump();
     if (HARNESS_FINDS_LEAKS && runner_before_leaks)
         runner_before_leaks();
+    if (HARNESS_FINDS_LEAKS)
+        give_descriptors_back();
     if (HARNESS_FINDS_LEAKS && __lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
         _exit(STATUS_LEAKED);
     _exit(status);
