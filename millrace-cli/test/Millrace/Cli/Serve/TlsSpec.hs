@@ -116,7 +116,7 @@ spec = around withCertificates $ do
     outcome <- runMillrace [] (["pong", "--port", "0", "--ticket-keys", folder </> "tickets"] ++ tls folder "one")
     outcomeExit outcome `shouldBe` ExitFailure 1
     outcomeErrors outcome `shouldSatisfy` ("a key for session tickets has 80 bytes" `isInfixOf`)
-    outcomeErrors outcome `shouldSatisfy` ("--ticket-keys" `isInfixOf`)
+    outcomeErrors outcome `shouldSatisfy` ("'ticket-keys' takes keys" `isInfixOf`)
 
   it "says what is wrong with a certificate" $ \folder -> do
     outcome <-
