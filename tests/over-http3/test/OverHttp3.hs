@@ -51,6 +51,8 @@ leftOut =
 ofFrames :: [String]
 ofFrames =
   [ "is what a connection speaks that begins with its preface",
+    "is not what a connection speaks that begins like the preface",
+    "must be recognised within the time of a head",
     "alone refuses HTTP/1",
     "closes without an answer of HTTP/1",
     -- Windows: heads count for them in HTTP/3, and a client that is answered early is told to stop. The tests in memory
