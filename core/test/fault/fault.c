@@ -359,3 +359,29 @@ int fault_close(int number)
     errno = now->code;
     return -1;
 }
+
+/* ------------------------------------------------------------------------------------------------ a whole program --- */
+
+static const harness_test *current;
+
+static void run_current(void)
+{
+    current->run(current->argument);
+}
+
+static void run_with_faults(uintptr_t test)
+{
+    current = (const harness_test *)test;
+    fault_run(run_current, FAULT_REACHES_ITS_CALLER);
+}
+
+int fault_main(const harness_test *tests, size_t count, int argc, char **argv)
+{
+    harness_test *faulty = calloc(count, sizeof *faulty);
+    CHECK(faulty != NULL);
+    for (size_t i = 0; i < count; i++)
+        faulty[i] = (harness_test){tests[i].name, run_with_faults, (uintptr_t)&tests[i]};
+    int status = harness_main(faulty, count, argc, argv);
+    free(faulty);
+    return status;
+}

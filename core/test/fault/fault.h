@@ -7,6 +7,8 @@
 #ifndef MILLRACE_TEST_FAULT_H
 #define MILLRACE_TEST_FAULT_H
 
+#include "../harness.h"
+
 #include <stdbool.h>
 
 /*
@@ -20,6 +22,9 @@
 typedef enum fault_ends { FAULT_REACHES_ITS_CALLER, FAULT_MAY_END_THE_PROCESS } fault_ends;
 
 void fault_run(void (*run)(void), fault_ends ends);
+
+/* As harness_main, with each test run by fault_run. The tests must exist until the program ends. */
+int fault_main(const harness_test *tests, size_t count, int argc, char **argv);
 
 /* Sets whether all writes (send, sendmsg, pwrite) of the core return 0 from now on. */
 typedef enum fault_writes { FAULT_WRITES_AS_USUAL, FAULT_WRITES_OF_NOTHING } fault_writes;

@@ -2303,30 +2303,12 @@ static const harness_test tests[] = {
     {"many threads", many_threads, 0},
 };
 
-#ifdef MEMORY_WITH_FAULTS
-static const harness_test *current;
-
-static void run_current(void)
-{
-    current->run(current->argument);
-}
-
-static void run_with_faults(uintptr_t test)
-{
-    current = (const harness_test *)test;
-    fault_run(run_current, FAULT_REACHES_ITS_CALLER);
-}
-#endif
-
 int main(int argc, char **argv)
 {
     enum { COUNT = sizeof tests / sizeof *tests };
     harness_announce_seed(argc, argv);
 #ifdef MEMORY_WITH_FAULTS
-    static harness_test faulty[COUNT];
-    for (size_t i = 0; i < COUNT; i++)
-        faulty[i] = (harness_test){tests[i].name, run_with_faults, (uintptr_t)&tests[i]};
-    return harness_main(faulty, COUNT, argc, argv);
+    return fault_main(tests, COUNT, argc, argv);
 #else
     return harness_main(tests, COUNT, argc, argv);
 #endif
