@@ -49,7 +49,7 @@ import Data.X509 (CertificateChain (..), encodeSignedObject)
 import Foreign.C.Error (Errno (..), eIO, ePIPE, eTIMEDOUT, errnoToIOError)
 import Foreign.Marshal.Alloc (free, mallocBytes)
 import Foreign.Marshal.Utils (copyBytes)
-import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline (Deadline, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Server.Connection (serveTransport)
@@ -185,7 +185,7 @@ socketConnection _ s = do
     Connection
       { connSendMany = sendMany s,
         connSendAll = sendAll s,
-        connSendFile = sendFile s (error "socketConnection: no buffer") 0 (sendAll s),
+        connSendFile = sendFile s nullPtr 0 (sendAll s),
         connClose = (readIORef buffer >>= bufFree) >> Network.close s,
         connRecv = recv s 16384,
         connRecvBuf = fillFrom (recv s),

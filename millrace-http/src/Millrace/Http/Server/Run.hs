@@ -1,8 +1,11 @@
 -- |
 -- The ways to start a server. Must not know: sessions.
+--
+-- Exposed for compat/warp. Not covered by the version policy.
 module Millrace.Http.Server.Run
   ( run,
     runEnv,
+    portFromEnvironment,
     runSettings,
     runSettingsSocket,
     runSettingsListener,
@@ -41,13 +44,14 @@ run port = runSettings (setPort port defaultSettings)
 -- | Serves an application on the port that the environment variable PORT names, or else on the given one. Throws an
 -- @IOError@ if PORT is not a port number.
 runEnv :: Port -> Application -> IO ()
-runEnv port application = do
-  named <- lookupEnv "PORT"
-  case named of
-    Nothing -> run port application
-    Just text ->
-      maybe (ioError (userError ("PORT is not a port number: " ++ show text))) (`run` application) (portNumber text)
+runEnv port application = portFromEnvironment port >>= (`run` application)
+
+-- | The port that the environment variable PORT names, or else the given one. Throws an @IOError@ if PORT is not a port
+-- number.
+portFromEnvironment :: Port -> IO Port
+portFromEnvironment port = lookupEnv "PORT" >>= maybe (return port) named
   where
+    named text = maybe (ioError (userError ("PORT is not a port number: " ++ show text))) return (portNumber text)
     portNumber text = fromInteger <$> mfilter isPort (readMaybe text)
 
 -- | Serves an application. Blocks until the listening socket is closed (see 'setInstallShutdownHandler') and the

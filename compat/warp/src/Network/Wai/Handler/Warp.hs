@@ -118,6 +118,7 @@ import Data.Version (showVersion)
 import Data.X509 (CertificateChain (..), decodeSignedCertificate)
 import Millrace.Compat.WarpSettings (defaultSettings)
 import Millrace.Http.Context (requestNegotiated)
+import Millrace.Http.Server.Run (portFromEnvironment)
 import Millrace.Http.Transport (negotiatedPeerCertificate)
 import Network.Wai (Application, Request)
 import Network.Wai.Handler.Millrace hiding
@@ -130,8 +131,6 @@ import Network.Wai.Handler.Millrace hiding
     withApplication,
   )
 import Paths_warp (version)
-import System.Environment (lookupEnv)
-import Text.Read (readMaybe)
 
 -- | Serves an application on a port, with 'defaultSettings' otherwise. Blocks as long as the server runs. Throws an
 -- @IOError@ if the port cannot be bound.
@@ -141,10 +140,7 @@ run port = runSettings (setPort port defaultSettings)
 -- | Serves an application on the port that the environment variable PORT names, or else on the given one. Throws an
 -- @IOError@ if PORT is not a number.
 runEnv :: Port -> Application -> IO ()
-runEnv port application = lookupEnv "PORT" >>= maybe (run port application) named
-  where
-    named text =
-      maybe (ioError (userError ("PORT is not a port number: " ++ show text))) (`run` application) (readMaybe text)
+runEnv port application = portFromEnvironment port >>= (`run` application)
 
 -- | A state, and 'defaultSettings' that use it.
 makeSettingsAndServerState :: IO (ServerState, Settings)
