@@ -48,8 +48,11 @@ import qualified Millrace.Cli.Serve.SitesSpec
 import qualified Millrace.Cli.Serve.StartSpec
 import qualified Millrace.Cli.Serve.TlsSpec
 import qualified Millrace.Cli.ServeSpec
+import Millrace.Cli.StackOptionsSpec (interruptedValues, takeUpInterrupted)
+import qualified Millrace.Cli.StackOptionsSpec
 import qualified Millrace.Cli.StopSpec
 import Program (within)
+import System.Environment (getArgs)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import System.Posix.Signals (Handler (Default), installHandler, sigHUP)
 import Test.Hspec
@@ -62,7 +65,8 @@ main = do
   mkTextEncoding "UTF-8//ROUNDTRIP" >>= setFileSystemEncoding
   setLocaleEncoding utf8
   hSetBuffering stdout LineBuffering
-  hspec (around_ (within 180 "the test") specs)
+  arguments <- getArgs
+  if arguments == [interruptedValues] then takeUpInterrupted else hspec (around_ (within 180 "the test") specs)
 
 specs :: Spec
 specs = do
@@ -98,6 +102,7 @@ specs = do
   describe "StaticFiles" Millrace.Cli.Files.CompressedFileSpec.spec
   describe "StaticFiles" Millrace.Cli.Files.StaticFilesSpec.spec
   describe "Browser" Millrace.Cli.BrowserSpec.spec
+  describe "Program" Millrace.Cli.StackOptionsSpec.spec
   describe "Program" Millrace.Cli.StopSpec.spec
   describe "Program" Millrace.Cli.ExplanationSpec.spec
   describe "Program" Millrace.Cli.ServeSpec.spec
