@@ -1,28 +1,22 @@
 {-# LANGUAGE CApiFFI #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Responses from files: whole, in parts, conditional, and those that cannot be read.
+-- | Responses from files: whole, in parts that the application chose, and those that cannot be read.
 module FileSpec (spec) where
 
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, bracket, fromException, try)
 import Control.Monad (forM_, when)
-import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
-import qualified Data.CaseInsensitive as CI
 import Data.IORef
-import Data.Maybe (fromMaybe)
-import Data.Time (UTCTime (..), fromGregorian)
+import FileSupport
 import Foreign.C (CInt (..), CString, Errno (..), eINVAL, withCString)
 import GHC.IO.Exception (IOException (..))
-import InMemory (answered, asReply, getting)
-import Millrace.Http.Date (currentSeconds, parseHttpDate)
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace (Answer (..), defaultShouldDisplayException, setOnAnswer, setOnException)
 import Support
-import System.Directory (createDirectory, setModificationTime)
 import System.FilePath ((</>))
 import System.Posix.Fcntl (Advice (AdviceDontNeed), fileAdvise)
 import System.Posix.Types (Fd (..))
@@ -195,220 +189,6 @@ spec = around withFiles $ do
             bytes <- exchange port (B.append method " / HTTP/1.0\r\n\r\n")
             (B.take 13 bytes, B.length (B.drop 4 (snd (B.breakSubstring "\r\n\r\n" bytes))))
               `shouldBe` ("HTTP/1.1 200 ", size)
-  describe "a Last-Modified of the application's" $
-    it "is the one that preconditions are about (RFC 9110, 13.1.3)" $ \folder -> do
-      let application _ respond = respond (responseFile status200 [("Last-Modified", "Wed, 02 Jan 2019 00:00:00 GMT")] (folder </> "small") Nothing)
-          status date = replyStatus <$> decided application methodGet "" [("If-Modified-Since", date)]
-      status "Tue, 01 Jan 2019 00:00:00 GMT" `shouldReturn` 200
-      status "Wed, 02 Jan 2019 00:00:00 GMT" `shouldReturn` 304
-  describe "ranges (RFC 9110, 14)" $ do
-    forM_ satisfiable $ \(range, from, size) ->
-      it (show range) $ \folder -> requesting folder "small" [("Range", range)] $ \reply -> do
-        replyStatus reply `shouldBe` 206
-        replyBody reply `shouldBe` B.take size (B.drop from (content 1000))
-        headerOf "content-range" reply
-          `shouldBe` Just (C8.pack ("bytes " ++ show from ++ "-" ++ show (from + size - 1) ++ "/1000"))
-    forM_ ["bytes=1000-", "bytes=1000-2000", "bytes=5000-", "bytes=99999999999999999999-", "bytes=-0"] $ \range ->
-      it (show range ++ " is unsatisfiable") $ \folder -> requesting folder "small" [("Range", range)] $ \reply ->
-        (replyStatus reply, headerOf "content-range" reply) `shouldBe` (416, Just "bytes */1000")
-    forM_ [(416, "Range", "bytes=5000-"), (412, "If-Match", "\"other\"")] $ \(status, field, value) ->
-      it ("a " ++ show status ++ " does not have the Content-Length that the application gave") $ \folder -> do
-        let application _ respond = respond (responseFile status200 [("Content-Length", "1000"), ("ETag", "\"one\"")] (folder </> "small") Nothing)
-        withServer id application $ \port -> do
-          bytes <-
-            exchange
-              port
-              (B.concat ["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", field, ": ", value, "\r\n\r\n"])
-          map (\reply -> (replyStatus reply, headerOf "content-length" reply)) (parseReplies bytes)
-            `shouldBe` [(status, Just "0")]
-    it "several come as one body, by parts" $ \folder ->
-      requesting folder "small" [("Range", "bytes=0-1,500-502,-1")] $ \reply -> do
-        replyStatus reply `shouldBe` 206
-        let boundary = B.drop 31 (fromMaybe "" (headerOf "content-type" reply))
-            part (range, from, size) =
-              [ "\r\n--",
-                boundary,
-                "\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes ",
-                range,
-                "/1000\r\n\r\n",
-                B.take
-                  size
-                  (B.drop from (content 1000))
-              ]
-        headerOf "content-type" reply `shouldBe` Just (B.append "multipart/byteranges; boundary=" boundary)
-        B.append "\r\n" (replyBody reply)
-          `shouldBe` B.concat
-            (concatMap part [("0-1", 0, 2), ("500-502", 500, 3), ("999-999", 999, 1)] ++ ["\r\n--", boundary, "--\r\n"])
-        headerOf "content-range" reply `shouldBe` Nothing
-    it "RFC 9110, 5.5: the type that the application gives to several cannot end its line" $ \folder -> do
-      let application _ respond = respond (responseFile status200 [("Content-Type", "text/plain\r\nX-Injected: y")] (folder </> "small") Nothing)
-      reply <- decided application methodGet "" [("Range", "bytes=0-1,500-502")]
-      replyBody reply `shouldSatisfy` B.isInfixOf "\r\nContent-Type: text/plain  X-Injected: y\r\nContent-Range: "
-    it "several that are large arrive whole" $ \folder ->
-      requesting folder "large" [("Range", "bytes=1-1000000,1500000-")] $ \reply ->
-        map
-          (`B.isInfixOf` replyBody reply)
-          [B.take 1000000 (B.drop 1 (content 3000000)), B.drop 1500000 (content 3000000)]
-          `shouldBe` [True, True]
-    it "given twice are ignored" $ \folder ->
-      requesting folder "small" [("Range", "bytes=0-1"), ("Range", "bytes=2-3")] $ \reply ->
-        replyStatus reply `shouldBe` 200
-    it "14.2: of other methods are ignored" $ \folder -> do
-      reply <- decided (fileServer folder) methodPost "small" [("Range", "bytes=0-1")]
-      (replyStatus reply, B.length (replyBody reply)) `shouldBe` (200, 1000)
-    forM_ ["lines=0-1", "bytes=", "bytes=-", "bytes=5-4", "bytes=a-b", "bytes 0-1", "bytes=--5"] $ \range ->
-      it (show range ++ " is ignored") $ \folder -> requesting folder "small" [("Range", range)] $ \reply ->
-        (replyStatus reply, B.length (replyBody reply)) `shouldBe` (200, 1000)
-    it "of an empty file is all of it, or unsatisfiable" $ \folder -> do
-      requesting folder "empty" [("Range", "bytes=0-")] $ \reply ->
-        (replyStatus reply, headerOf "content-range" reply) `shouldBe` (200, Nothing)
-      requesting folder "empty" [("Range", "bytes=1-")] $ \reply ->
-        (replyStatus reply, headerOf "content-range" reply) `shouldBe` (416, Just "bytes */0")
-    it "of a large file comes from its middle" $ \folder ->
-      requesting folder "large" [("Range", "bytes=1000000-2999998")] $ \reply ->
-        replyBody reply == B.take 1999999 (B.drop 1000000 (content 3000000)) `shouldBe` True
-    it "RFC 9110, 13.1.5: If-Range with the date of the file" $ \folder ->
-      requesting folder "small" [("Range", "bytes=0-1"), ("If-Range", modified)] $ \reply ->
-        replyStatus reply `shouldBe` 206
-    forM_ ["\"tag\"", "W/\"tag\"", "Sun, 06 Nov 1994 08:49:38 GMT", "nonsense"] $ \value ->
-      it ("RFC 9110, 13.1.5: If-Range " ++ show value ++ " gets the whole file") $ \folder ->
-        requesting folder "small" [("Range", "bytes=0-1"), ("If-Range", value)] $ \reply ->
-          (replyStatus reply, B.length (replyBody reply)) `shouldBe` (200, 1000)
-    it "RFC 9110, 13.1.5: If-Range with a date that may not tell two states apart gets the whole file" $ \folder -> do
-      (status, _) <- untilQuick $ do
-        outcome <- timed $ do
-          B.writeFile (folder </> "fresh") "12345"
-          date <- requesting folder "fresh" [] (return . fromMaybe "" . headerOf "last-modified")
-          requesting folder "fresh" [("Range", "bytes=0-1"), ("If-Range", date)] (return . replyStatus)
-        return
-          (if snd outcome < 0.8 then Just outcome else Nothing) -- a second later the file's date is a strong validator
-      status `shouldBe` 200
-    it "RFC 9110, 8.8.2.1: a time in the future is not announced" $ \folder -> do
-      setModificationTime (folder </> "small") (UTCTime (fromGregorian 2100 1 1) 0)
-      requesting folder "small" [] $ \reply -> do
-        now <- currentSeconds
-        (headerOf "last-modified" reply >>= parseHttpDate) `shouldSatisfy` maybe False (<= now)
-    forM_ [-1, 0, 1] $ \second ->
-      it
-        ( "RFC 9110, 8.8.2: a time that says nothing, "
-            ++ show second
-            ++ ", is not announced, and no date is compared with it"
-        )
-        $ \folder -> do
-          setModificationTime (folder </> "small") (UTCTime (fromGregorian 1970 1 1) second)
-          requesting folder "small" [] $ \reply ->
-            (replyStatus reply, headerOf "last-modified" reply) `shouldBe` (200, Nothing)
-          forM_
-            [ [("If-Modified-Since", modified)],
-              [("If-Unmodified-Since", "Thu, 01 Jan 1970 00:00:00 GMT")],
-              [("Range", "bytes=0-1"), ("If-Range", "Thu, 01 Jan 1970 00:00:01 GMT")]
-            ]
-            $ \fields ->
-              requesting folder "small" fields $ \reply -> replyStatus reply `shouldBe` 200
-  describe "entity tags of the application's (RFC 9110, 13.1)" $
-    forM_ tagged $ \(status, fields) ->
-      it (show fields ++ ": " ++ show status) $ \folder ->
-        decided
-          (\_ respond -> respond (responseFile status200 [("ETag", "\"tag\"")] (folder </> "small") Nothing))
-          methodGet
-          ""
-          fields
-          >>= \reply ->
-            (replyStatus reply, headerOf "etag" reply) `shouldBe` (status, Just "\"tag\"")
-  describe "an answer instead of a file says nothing of that one's body, nor that it may be kept (RFC 9111, 3)" $ do
-    let given = [("content-type", "text/html"), ("content-encoding", "gzip"), ("content-length", "5"), ("cache-control", "max-age=60"), ("expires", "Thu, 01 Dec 2033 00:00:00 GMT"), ("etag", "\"one\""), ("vary", "X")]
-    forM_
-      [ (416, "small", ("Range", "bytes=5000-"), ["etag", "vary"]),
-        (412, "small", ("If-Match", "\"other\""), ["etag", "vary"]),
-        (404, "missing", ("X", "y"), ["vary"])
-      ]
-      $ \(status, name, field, kept) ->
-        it (show status) $ \folder -> do
-          let application _ respond = respond (responseFile status200 [(CI.mk key, value) | (key, value) <- given] (folder </> name) Nothing)
-          decided application methodGet "" [field] >>= \reply ->
-            (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given])
-              `shouldBe` (status, kept)
-  it "a 304 tells what caches need to update the file that they have, and nothing else of it (RFC 9110, 15.4.5)" $
-    \folder -> do
-      let given = [("content-type", "text/html"), ("content-encoding", "gzip"), ("content-length", "5"), ("content-location", "/one"), ("cache-control", "max-age=60"), ("etag", "\"one\""), ("vary", "X")]
-          application _ respond =
-            respond (responseFile status200 [(CI.mk key, value) | (key, value) <- given] (folder </> "small") Nothing)
-      decided application methodGet "" [("If-None-Match", "\"one\"")] >>= \reply ->
-        (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given])
-          `shouldBe` (304, ["content-location", "cache-control", "etag", "vary"])
-  describe "conditional requests (RFC 9110, 13)" $ do
-    forM_
-      [ ("If-Match", "*", 200),
-        ("If-Match", "\"tag\"", 412),
-        ("If-None-Match", "*", 304),
-        ("If-None-Match", "\"tag\"", 200)
-      ]
-      $ \(field, value, status) ->
-        it ("13.1: " ++ show field ++ " " ++ show value ++ " of a file without a tag is a " ++ show status) $ \folder ->
-          requesting folder "small" [(field, value)] $ \reply -> replyStatus reply `shouldBe` status
-    it "13.2.1: other methods have none" $ \folder ->
-      replyStatus <$> decided (fileServer folder) methodPost "small" [("If-None-Match", "*")] `shouldReturn` 200
-    forM_ [modified, "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "Mon, 07 Nov 1994 00:00:00 GMT"] $
-      \date ->
-        it ("If-Modified-Since " ++ show date ++ " is a 304") $ \folder ->
-          requesting folder "small" [("If-Modified-Since", date)] $ \reply -> replyStatus reply `shouldBe` 304
-    forM_
-      [ "Sun, 06 Nov 1994 08:49:36 GMT",
-        "nonsense",
-        "Sun, 06 Nov 1994 08:49:37",
-        "Sun, 06 XXX 1994 08:49:37 GMT",
-        "Wed, 30 Feb 2000 08:49:37 GMT",
-        "Sun,-06-Nov-1994 08:49:37 GMT",
-        "Sun, 06 Nov 1994.08:49:37 GMT"
-      ]
-      $ \date ->
-        it ("If-Modified-Since " ++ show date ++ " is a 200") $ \folder ->
-          requesting folder "small" [("If-Modified-Since", date)] $ \reply -> replyStatus reply `shouldBe` 200
-    it "13.1.3: If-Modified-Since does not count beside If-None-Match" $ \folder ->
-      requesting folder "small" [("If-Modified-Since", modified), ("If-None-Match", "\"tag\"")] $ \reply ->
-        replyStatus reply `shouldBe` 200
-    it "If-Unmodified-Since of an earlier date is a 412" $ \folder ->
-      requesting folder "small" [("If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:36 GMT")] $ \reply ->
-        replyStatus reply `shouldBe` 412
-    it "If-Unmodified-Since of the same date is a 200" $ \folder ->
-      requesting folder "small" [("If-Unmodified-Since", modified)] $ \reply -> replyStatus reply `shouldBe` 200
-
-modified :: ByteString
-modified = "Sun, 06 Nov 1994 08:49:37 GMT"
-
-tagged :: [(Int, [(ByteString, ByteString)])]
-tagged =
-  [ (304, [("If-None-Match", "\"tag\"")]),
-    (304, [("If-None-Match", "\"a\", W/\"tag\"")]),
-    (304, [("If-None-Match", "\"a\""), ("If-None-Match", "\"tag\"")]),
-    (200, [("If-None-Match", "\"other\"")]),
-    (200, [("If-None-Match", "\"other\""), ("If-Modified-Since", modified)]),
-    (200, [("If-Match", "\"tag\"")]),
-    (200, [("If-Match", "\"tag\""), ("If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:36 GMT")]),
-    (412, [("If-Match", "W/\"tag\"")]),
-    (412, [("If-Match", "\"other\""), ("If-None-Match", "\"tag\"")]),
-    (206, [("Range", "bytes=0-1"), ("If-Range", "\"tag\"")]),
-    (200, [("Range", "bytes=0-1"), ("If-Range", "W/\"tag\"")]),
-    (200, [("Range", "bytes=0-1"), ("If-Range", "\"other\"")]),
-    (200, [("Range", "bytes=5000-"), ("If-Range", "\"other\"")]),
-    (416, [("Range", "bytes=5000-")]),
-    (304, [("Range", "bytes=5000-"), ("If-None-Match", "\"tag\"")])
-  ]
-
-satisfiable :: [(ByteString, Int, Int)]
-satisfiable =
-  [ ("bytes=0-0", 0, 1),
-    ("bytes=0-999", 0, 1000),
-    ("bytes=500-", 500, 500),
-    ("bytes=999-", 999, 1),
-    ("bytes=10-99999999999999999999", 10, 990),
-    ("bytes=-1", 999, 1),
-    ("bytes=-5000", 0, 1000),
-    ("Bytes= 5-6 ", 5, 2)
-  ]
-
-content :: Int -> ByteString
-content size = B.take size (B.concat (replicate (size `div` 251 + 1) (B.pack [0 .. 250])))
 
 -- O_PATH on Linux.
 openToFind :: CInt
@@ -419,37 +199,6 @@ chill :: FilePath -> IO ()
 chill path =
   bracket (withCString path (`c_open` 0)) c_close $ \number ->
     fileSynchronise (Fd number) >> fileAdvise (Fd number) 0 0 AdviceDontNeed
-
-foreign import capi "fcntl.h open" c_open :: CString -> CInt -> IO CInt
-
-foreign import capi "unistd.h close" c_close :: CInt -> IO CInt
-
-fileServer :: FilePath -> Application
-fileServer folder request respond =
-  respond (responseFile status200 [] (folder </> C8.unpack (B.drop 1 (rawPathInfo request))) Nothing)
-
--- Decided in memory, without bytes on a wire.
-requesting :: FilePath -> ByteString -> [(ByteString, ByteString)] -> (Reply -> IO a) -> IO a
-requesting folder name fields check = decided (fileServer folder) methodGet name fields >>= check
-
-decided :: Application -> Method -> ByteString -> [(ByteString, ByteString)] -> IO Reply
-decided application method name fields =
-  answered
-    application
-    (getting [(CI.mk field, value) | (field, value) <- fields])
-      { requestMethod =
-          method,
-        rawPathInfo = B.append "/" name
-      }
-    >>= asReply
-
-withFiles :: (FilePath -> IO ()) -> IO ()
-withFiles use = withFolder $ \folder -> do
-  forM_ [("empty", 0), ("small", 1000), ("page", 16384), ("large", 3000000)] $ \(file, size) -> do
-    B.writeFile (folder </> file) (content size)
-    setModificationTime (folder </> file) (UTCTime (fromGregorian 1994 11 6) (8 * 3600 + 49 * 60 + 37))
-  createDirectory (folder </> "folder")
-  use folder
 
 -- | A file that has a size but cannot be read: an attribute of a network interface that does not support it. Skips the
 -- test if there is none.
@@ -467,3 +216,7 @@ fileAndReason :: SomeException -> Either String (Maybe FilePath, Maybe CInt)
 fileAndReason exception = case fromException exception of
   Just failure -> Right (ioe_filename failure, ioe_errno failure)
   Nothing -> Left (show exception)
+
+foreign import capi "fcntl.h open" c_open :: CString -> CInt -> IO CInt
+
+foreign import capi "unistd.h close" c_close :: CInt -> IO CInt

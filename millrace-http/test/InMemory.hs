@@ -10,6 +10,8 @@ module InMemory
     asReply,
     bodyOf,
     statusIn,
+    always,
+    reportingTo,
     module Millrace.Http.Exchange.Memory,
   )
 where
@@ -20,12 +22,13 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (toLower)
+import Data.IORef (IORef, modifyIORef')
 import Millrace.Http.Answer.Application (serveExchange)
 import Millrace.Http.Exchange.Memory
 import Network.HTTP.Types
 import Network.Socket (SockAddr (..), tupleToHostAddress)
 import Network.Wai
-import Network.Wai.Handler.Millrace (Settings, defaultSettings)
+import Network.Wai.Handler.Millrace (Settings, defaultSettings, setOnException)
 import Support (Reply (..), quiet)
 
 -- | A client on this machine that reads everything and sends nothing.
@@ -77,3 +80,11 @@ bodyOf result = case finalContent <$> receivedFinal result of
 
 statusIn :: Received -> Maybe Int
 statusIn = fmap (statusCode . finalStatus) . receivedFinal
+
+-- | An application that gives this response to all requests.
+always :: Response -> Application
+always response _ respond = respond response
+
+-- | Collects what is reported to 'setOnException'.
+reportingTo :: IORef [SomeException] -> Settings -> Settings
+reportingTo reports = setOnException (\_ failure -> modifyIORef' reports (failure :))

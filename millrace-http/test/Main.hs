@@ -7,36 +7,55 @@ import qualified ChunksSpec
 import qualified ClientSpec
 import qualified ConnectionSpec
 import qualified ContextSpec
+import qualified ContinueSpec
 import qualified DateSpec
 import qualified EntityTagSpec
 import qualified EvictionSpec
 import Examples (isAbout, runExamples)
+import qualified ExchangeFaultSpec
 import qualified ExchangeSpec
 import qualified ExpectationSpec
 import qualified ExpiringSpec
 import qualified FaultSpec
+import qualified FileConditionSpec
+import qualified FileRangeSpec
 import qualified FileSpec
+import qualified Http2Attack
 import qualified Http2AttackSpec
+import qualified Http2BodySpec
 import qualified Http2ClientSpec
 import qualified Http2ConformanceSpec
+import qualified Http2ConnectSpec
+import qualified Http2ConnectionSpec
+import qualified Http2FieldSpec
+import qualified Http2FrameAttackSpec
 import qualified Http2LimitSpec
+import qualified Http2PrioritySpec
 import qualified Http2RefusalSpec
 import qualified Http2Spec
+import qualified Http2TargetSpec
 import qualified InterfaceSpec
+import qualified LeavingClientSpec
 import qualified LenienceSpec
 import qualified LimitSpec
 import qualified MultiplexedExamples
 import qualified OnYieldSpec
 import qualified ParserSpec
+import qualified PhaseLimitSpec
 import qualified PipelineSpec
 import qualified PresenceSpec
 import qualified ProxySpec
+import qualified RefusedAnswerSpec
 import qualified RepresentationSpec
+import qualified RequestBodySpec
 import qualified ResourceSpec
+import qualified RespondSpec
 import qualified ResponseSpec
 import ServerProcess (roleOfThisProcess)
+import qualified SettingSpec
 import qualified ShutdownSpec
 import SpeakingHttp2 (speakingHttp2)
+import qualified StreamedResponseSpec
 import qualified StrictSpec
 import Support (Speech (..), speaking)
 import Test.Hspec (Spec, around_, describe)
@@ -47,7 +66,7 @@ main = do
   role <- roleOfThisProcess
   case role of
     Just "resources" -> ResourceSpec.serveInherited
-    Just "attacked" -> Http2AttackSpec.serveAttacked
+    Just "attacked" -> Http2Attack.serveAttacked
     Just other -> fail ("no server is called " ++ other)
     Nothing -> runExamples isLeftOut specs
   where
@@ -65,31 +84,52 @@ specs = do
   Http2ClientSpec.spec
   Http2ConformanceSpec.spec
   Http2RefusalSpec.spec
+  Http2TargetSpec.spec
   Http2LimitSpec.spec
   ExpiringSpec.spec
   EvictionSpec.spec
   ExpectationSpec.spec
   ConnectionSpec.spec
+  RequestBodySpec.spec
+  ContinueSpec.spec
   ExchangeSpec.spec
+  ExchangeFaultSpec.spec
   ResponseSpec.spec
+  StreamedResponseSpec.spec
   Http2Spec.spec
+  Http2BodySpec.spec
+  Http2FieldSpec.spec
+  Http2ConnectSpec.spec
+  Http2PrioritySpec.spec
+  Http2ConnectionSpec.spec
   FileSpec.spec
+  FileRangeSpec.spec
+  FileConditionSpec.spec
   RepresentationSpec.spec
   FaultSpec.spec
+  RespondSpec.spec
+  LeavingClientSpec.spec
   TimeSpec.spec
   ShutdownSpec.spec
   AnswerSpec.spec
+  RefusedAnswerSpec.spec
   ClientSpec.spec
   ContextSpec.spec
   InterfaceSpec.spec
+  SettingSpec.spec
   LimitSpec.spec
+  PhaseLimitSpec.spec
   OnYieldSpec.spec
   PipelineSpec.spec
   describe "the presence of clients" PresenceSpec.spec
   ProxySpec.spec
   ResourceSpec.spec
   Http2AttackSpec.spec
-  describe overHttp2 . around_ (speaking (Speech speakingHttp2)) $ MultiplexedExamples.examples >> InterfaceSpec.spec
+  Http2FrameAttackSpec.spec
+  describe overHttp2 . around_ (speaking (Speech speakingHttp2)) $ do
+    MultiplexedExamples.examples
+    InterfaceSpec.spec
+    SettingSpec.spec
 
 overHttp2 :: String
 overHttp2 = "over HTTP/2"

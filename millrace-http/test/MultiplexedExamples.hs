@@ -5,11 +5,20 @@ module MultiplexedExamples (examples, leftOut) where
 import qualified AnswerSpec
 import qualified ConnectionSpec
 import qualified ContextSpec
+import qualified ContinueSpec
 import qualified FaultSpec
+import qualified FileConditionSpec
+import qualified FileRangeSpec
 import qualified FileSpec
+import qualified LeavingClientSpec
 import qualified LimitSpec
+import qualified PhaseLimitSpec
 import qualified PipelineSpec
+import qualified RefusedAnswerSpec
+import qualified RequestBodySpec
+import qualified RespondSpec
 import qualified ResponseSpec
+import qualified StreamedResponseSpec
 import Test.Hspec (Spec)
 import qualified TimeSpec
 
@@ -18,13 +27,22 @@ import qualified TimeSpec
 examples :: Spec
 examples = do
   ConnectionSpec.spec
+  RequestBodySpec.spec
+  ContinueSpec.spec
   ResponseSpec.spec
+  StreamedResponseSpec.spec
   FileSpec.spec
+  FileRangeSpec.spec
+  FileConditionSpec.spec
   FaultSpec.spec
+  RespondSpec.spec
+  LeavingClientSpec.spec
   TimeSpec.spec
   AnswerSpec.spec
+  RefusedAnswerSpec.spec
   ContextSpec.spec
   LimitSpec.spec
+  PhaseLimitSpec.spec
   PipelineSpec.spec
 
 -- | Examples of these groups that do not hold there, by a part of their names.

@@ -4,9 +4,15 @@ module Main (main) where
 import Carrier (withGateway)
 import Data.List (isInfixOf)
 import Examples (isAbout, runExamples)
+import qualified Http2BodySpec
+import qualified Http2ConnectSpec
+import qualified Http2ConnectionSpec
+import qualified Http2FieldSpec
 import qualified Http2LimitSpec
+import qualified Http2PrioritySpec
 import qualified Http2RefusalSpec
 import qualified Http2Spec
+import qualified Http2TargetSpec
 import qualified MultiplexedExamples
 import SpeakingHttp2 (speakingHttp2)
 import Support (Speech (..), speaking)
@@ -93,6 +99,13 @@ specs :: Spec
 specs = do
   around_ (speaking (Speech speakingHttp2)) MultiplexedExamples.examples
   -- This client speaks HTTP/2 by itself.
-  describe "many requests at a time" Http2Spec.spec
+  describe "many requests at a time" $ do
+    Http2Spec.spec
+    Http2BodySpec.spec
+    Http2FieldSpec.spec
+    Http2ConnectSpec.spec
+    Http2PrioritySpec.spec
+    Http2ConnectionSpec.spec
   describe "limits" Http2LimitSpec.spec
   Http2RefusalSpec.spec
+  Http2TargetSpec.spec

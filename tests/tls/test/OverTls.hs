@@ -5,10 +5,17 @@ import qualified AnswerSpec
 import qualified ContextSpec
 import Examples (isAbout, runExamples)
 import qualified FaultSpec
+import qualified FileConditionSpec
+import qualified FileRangeSpec
 import qualified FileSpec
+import qualified LeavingClientSpec
 import qualified LimitSpec
+import qualified PhaseLimitSpec
 import qualified PipelineSpec
+import qualified RefusedAnswerSpec
+import qualified RespondSpec
 import qualified ResponseSpec
+import qualified StreamedResponseSpec
 import qualified StrictSpec
 import Test.Hspec (Spec)
 import qualified TimeSpec
@@ -37,10 +44,17 @@ specs :: Spec
 specs = do
   StrictSpec.spec
   ResponseSpec.spec
+  StreamedResponseSpec.spec
   FileSpec.spec
+  FileRangeSpec.spec
+  FileConditionSpec.spec
   FaultSpec.spec
+  RespondSpec.spec
+  LeavingClientSpec.spec
   TimeSpec.spec
   AnswerSpec.spec
+  RefusedAnswerSpec.spec
   ContextSpec.spec
   LimitSpec.spec
+  PhaseLimitSpec.spec
   PipelineSpec.spec
