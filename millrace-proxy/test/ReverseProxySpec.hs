@@ -10,18 +10,12 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
-import Data.IORef
-import Data.Maybe (isJust)
-import Millrace.Deadline (microseconds)
 import Millrace.Proxy
-import Millrace.Socket (ShutdownCmd (..), close, shutdown)
 import Millrace.Socket.ByteString (recv, sendAll)
 import Network.HTTP.Types
 import Network.Wai
 import Support
-import System.FilePath ((</>))
 import Test.Hspec
-import TestSupport.Folder (withTemporaryFolder)
 
 spec :: Spec
 spec = do
@@ -58,13 +52,13 @@ spec = do
         $ \part ->
           seen `shouldSatisfy` (part `ByteString.isInfixOf`)
     it "names the target, or always the same host" $ do
-      fixed <- headSeen quiet {hostField = FixedHost "fixed.test"} simple
+      fixed <- headSeen quiet {hostField = FixedHost "fixed.test"} closingRequest
       fixed `shouldSatisfy` ("\r\nHost: fixed.test\r\n" `ByteString.isInfixOf`)
-      own <- headSeen quiet {hostField = TargetHost} simple
+      own <- headSeen quiet {hostField = TargetHost} closingRequest
       own `shouldSatisfy` ("\r\nHost: 127.0.0.1:" `ByteString.isInfixOf`)
     it "gets identifiers, and keeps valid ones" $ do
-      made <- headSeen quiet {tracing = MakeIdentifiers} simple
-      other <- headSeen quiet {tracing = MakeIdentifiers} simple
+      made <- headSeen quiet {tracing = MakeIdentifiers} closingRequest
+      other <- headSeen quiet {tracing = MakeIdentifiers} closingRequest
       fmap ByteString.length (valueOf "X-Request-Id" made) `shouldBe` Just 32
       fmap (map ByteString.length . Char8.split '-') (valueOf "traceparent" made) `shouldBe` Just [2, 32, 16, 2]
       valueOf "X-Request-Id" made `shouldNotBe` valueOf "X-Request-Id" other
@@ -91,11 +85,11 @@ spec = do
             ask
               port
               ( "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: "
-                  <> number size
+                  <> decimal size
                   <> "\r\n\r\n"
                   <> body
               )
-          counted `shouldSatisfy` (("\r\nContent-Length: " <> number size <> "\r\n") `ByteString.isInfixOf`)
+          counted `shouldSatisfy` (("\r\nContent-Length: " <> decimal size <> "\r\n") `ByteString.isInfixOf`)
           (statusOf counted, bodyOf counted == body) `shouldBe` ("200", True)
           chunked <-
             ask
@@ -167,7 +161,7 @@ spec = do
     it "may end with the connection, or be chunked with trailers" $ do
       let parts = ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHel", "lo\r\n1 ; a=\"b\"\r\n!\r\n000;c\r\nX-T: 1\r\n", "\r\n"]
       withTarget (\_ peer -> receiveHead peer >> mapM_ (sendAll peer) parts) $ \target ->
-        withFront quiet [target] $ \port -> ask port simple >>= \answer -> unchunked (bodyOf answer) `shouldBe` "Hello!"
+        withFront quiet [target] $ \port -> ask port closingRequest >>= \answer -> unchunked (bodyOf answer) `shouldBe` "Hello!"
       withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.0 200 OK\r\n\r\nHello!") $ \target ->
         withFront quiet [target] $ \port ->
           ask port "GET / HTTP/1.0\r\n\r\n" >>= \answer -> bodyOf answer `shouldBe` "Hello!"
@@ -183,7 +177,7 @@ spec = do
         )
         $ \target ->
           withFront quiet [target] $ \port -> do
-            answer <- ask port simple
+            answer <- ask port closingRequest
             answer
               `shouldSatisfy` ( "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: \
                                 \</a>\r\n\r\nHTTP/1.1 199 What\r\nX: y\r\n\r\nHTTP/1.1 200 OK\r\n"
@@ -200,7 +194,7 @@ spec = do
         )
         $ \target ->
           withFront quiet [target] $ \port -> do
-            answer <- ask port simple
+            answer <- ask port closingRequest
             forM_ ["\r\nConnection: Upgrade\r\n", "\r\nUpgrade: websocket, IRC/6.9\r\n"] $ \line ->
               answer `shouldSatisfy` (line `ByteString.isInfixOf`)
             answer `shouldSatisfy` not . ("X-Hop" `ByteString.isInfixOf`)
@@ -209,92 +203,10 @@ spec = do
         withTarget
           (\_ peer -> receiveHead peer >> sendAll peer ("HTTP/1.1 200 OK\r\n" <> line <> "Content-Length: 0\r\n\r\n"))
           $ \target ->
-            withFront quiet [target] $ \port -> valueOf "Server" <$> ask port simple `shouldReturn` expected
-  describe "a connection" $ do
-    it "is kept for further requests" $
-      withTarget (answering (\count _ -> number count)) $ \target -> withFront quiet [target] $ \port ->
-        replicateM 3 (bodyOf <$> ask port simple) `shouldReturn` ["1", "1", "1"]
-    it "is not kept beyond its time, or in greater number than allowed" $
-      forM_ [defaultLimits {keptMicros = 0}, defaultLimits {keptConnections = 0}] $ \few ->
-        withTarget (answering (\count _ -> number count)) $ \target ->
-          withFront quiet {limits = few} [target] $ \port ->
-            replicateM 2 (bodyOf <$> ask port simple) `shouldReturn` ["1", "2"]
-    it "is not used when the target has closed it" $ do
-      closed <- newEmptyMVar
-      let once count peer = receiveHead peer >> answerWith peer (number count) >> close peer >> putMVar closed ()
-      withTarget once $ \target -> withFront quiet [target] $ \port ->
-        replicateM 3 (ask port (posting "x") <* takeMVar closed) >>= (`shouldBe` ["1", "2", "3"]) . map bodyOf
-    it "that the target has closed is closed soon, without a request" $ do
-      ended <- newEmptyMVar
-      withTarget
-        ( \_ peer ->
-            receiveHead peer >> answerWith peer "one" >> shutdown peer ShutdownSend >> recv peer 10 >>= putMVar ended
-        )
-        $ \target ->
-          withFront quiet [target] $ \port -> do
-            bodyOf <$> ask port simple `shouldReturn` "one"
-            within 20 "the end" (takeMVar ended) `shouldReturn` ""
-    it "that ends without a word makes the proxy ask again, if that is safe" $ do
-      heads <- newMVar (0 :: Int)
-      let once count peer = do
-            _ <- receiveHead peer
-            modifyMVar_ heads (return . (+ 1))
-            answerWith peer (number count)
-            again <- receiveHead peer
-            when (isJust again) (modifyMVar_ heads (return . (+ 1)))
-      withTarget once $ \target -> withFront quiet [target] $ \port -> do
-        replicateM 2 (bodyOf <$> ask port simple) `shouldReturn` ["1", "2"]
-        readMVar heads `shouldReturn` 3
-        statusOf <$> ask port (posting "x") `shouldReturn` "502"
-        readMVar heads `shouldReturn` 4
-    it "goes to a Unix socket" $ do
-      answer <- withTemporaryFolder "millrace-proxy" $ \folder ->
-        withUnixTarget (folder </> "socket") (answering (\_ _ -> "unix")) $ \target ->
-          withFront quiet [target] (\port -> bodyOf <$> ask port simple)
-      answer `shouldBe` "unix"
-  describe "a limit" $ do
-    it "is for the first byte" $
-      withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
-        withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 20000}} [target] $ \port ->
-          statusOf <$> ask port simple `shouldReturn` "504"
-    it "is for the first byte, with the client watched" $
-      withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
-        withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 200000}} [target] $ \port ->
-          statusOf <$> ask port simple `shouldReturn` "504"
-    it "is for more of the response, which is then cut off" $
-      withTarget
-        ( \_ peer ->
-            receiveHead peer >> sendAll peer "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf" >> void (recv peer 10)
-        )
-        $ \target ->
-          withFront quiet {limits = defaultLimits {betweenBytesLimit = microseconds 100000}} [target] $ \port ->
-            bodyOf <$> ask port simple `shouldReturn` "half"
-    it "is for all of it" $
-      withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
-        withFront quiet {limits = defaultLimits {wholeLimit = microseconds 100000}} [target] $ \port ->
-          statusOf <$> ask port simple `shouldReturn` "504"
-    it "is not for a target that nobody listens on" $ do
-      gone <- withTarget (\_ _ -> return ()) return
-      causes <- newIORef []
-      withFront quiet {onProblem = \_ reason -> modifyIORef causes (describeProblem reason :)} [gone] $ \port ->
-        statusOf <$> ask port simple `shouldReturn` "502"
-      readIORef causes >>= (`shouldSatisfy` all (\text -> "no connection" `ByteString.isInfixOf` Char8.pack text))
+            withFront quiet [target] $ \port -> valueOf "Server" <$> ask port closingRequest `shouldReturn` expected
   where
     -- The server may cut chunks as it likes.
     unchunked = ByteString.filter (`ByteString.elem` "Helo!")
-
-simple :: ByteString
-simple = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-
-posting :: ByteString -> ByteString
-posting body =
-  "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: "
-    <> number (ByteString.length body)
-    <> "\r\n\r\n"
-    <> body
-
-number :: Int -> ByteString
-number = Char8.pack . show
 
 -- In chunks of 7 and more bytes.
 chunksOf :: ByteString -> ByteString
@@ -334,7 +246,7 @@ valueOf name bytes = case ByteString.breakSubstring ("\r\n" <> name <> ": ") byt
 echo :: Application
 echo request respond = do
   body <- strictRequestBody request
-  respond (responseLBS status200 [(hContentLength, number (fromIntegral (Lazy.length body)))] body)
+  respond (responseLBS status200 [(hContentLength, decimal (fromIntegral (Lazy.length body)))] body)
 
 bodiless :: Application
 bodiless request respond = respond $ case rawPathInfo request of

@@ -18,6 +18,8 @@ module Support
 
     -- * Clients
     ask,
+    closingRequest,
+    decimal,
     withClient,
     receiveUntil,
     statusOf,
@@ -31,6 +33,7 @@ where
 
 import Control.Exception
 import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
 import Millrace.Proxy
 import Millrace.Socket
 import Millrace.Socket.ByteString (recv, sendAll)
@@ -88,3 +91,11 @@ ask port bytes = within 20 "an answer" . withClient port $ \client -> do
 -- | Connects to a port of the loopback interface for the time of an action.
 withClient :: Int -> (Socket -> IO a) -> IO a
 withClient = withConnectionTo . fromIntegral
+
+-- | A request for @\/@, after which the connection is closed.
+closingRequest :: ByteString
+closingRequest = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+-- | A number as text.
+decimal :: Int -> ByteString
+decimal = Char8.pack . show

@@ -4,7 +4,8 @@ module Main (main) where
 import qualified EndSpec
 import qualified HandshakeSpec
 import qualified KeyLogSpec
-import qualified PeerSpec
+import qualified PeerClientSpec
+import qualified PeerServerSpec
 import qualified ReceiveSpec
 import qualified RefusalSpec
 import qualified ResumptionSpec
@@ -25,4 +26,6 @@ main = do
     describe "a refusal" RefusalSpec.spec
     describe "a session" ResumptionSpec.spec
     describe "the log of secrets" KeyLogSpec.spec
-    describe "a peer" PeerSpec.spec
+    describe "a peer" $ do
+      PeerClientSpec.spec
+      PeerServerSpec.spec

@@ -17,6 +17,7 @@ import qualified FileChurnSpec
 import qualified FileSpec
 import qualified ForkSpec
 import qualified InterruptSpec
+import qualified KillSpec
 import qualified ManagerSpec
 import qualified MigrationSpec
 import qualified OperationSpec
@@ -26,7 +27,10 @@ import qualified PipeSpec
 import qualified PoolSpec
 import qualified ProcessSpec
 import qualified ScarcitySpec
+import qualified SharedWaitSpec
+import qualified SimulationEndSpec
 import qualified SimulationSpec
+import qualified SocketDescriptorSpec
 import qualified SocketErrorSpec
 import qualified SocketSpec
 import qualified SpliceSpec
@@ -34,6 +38,7 @@ import qualified StayingSpec
 import qualified StreamSpec
 import Test.Hspec (Spec)
 import qualified ThreadChurnSpec
+import qualified TimeoutSpec
 import qualified TimerSpec
 import qualified ToolkitSpec
 import qualified TrainSpec
@@ -47,6 +52,7 @@ spec :: Spec
 spec = do
   ManagerSpec.spec
   SocketSpec.spec
+  SocketDescriptorSpec.spec
   SocketErrorSpec.spec
   TransferSpec.spec
   ExampleSpec.spec
@@ -69,6 +75,7 @@ spec = do
   BatchSpec.spec
   TrainSpec.spec
   TimerSpec.spec
+  TimeoutSpec.spec
   PoolSpec.spec
   WaitSpec.spec
   OperationSpec.spec
@@ -76,12 +83,15 @@ spec = do
   CloseSpec.spec
   PeerSpec.spec
   InterruptSpec.spec
+  SharedWaitSpec.spec
+  KillSpec.spec
   BorrowedSpec.spec
   ContractSpec.spec
   ThreadChurnSpec.spec
   FileChurnSpec.spec
   ScarcitySpec.spec
   SimulationSpec.spec
+  SimulationEndSpec.spec
   MigrationSpec.spec
   StayingSpec.spec
   ForkSpec.spec

@@ -1,30 +1,20 @@
--- | Sockets: connecting, accepting, options, names and descriptors.
+-- | Sockets: connecting, accepting, options, names and ends.
 module SocketSpec (spec) where
 
 import Control.Exception (bracket, finally)
 import Control.Monad (forM_, forever, replicateM, replicateM_, void)
-import qualified Data.ByteString as ByteString
-import Data.ByteString.Builder (toLazyByteString)
-import Data.ByteString.Builder.Extra (int32Host)
-import qualified Data.ByteString.Char8 as Char8
-import Data.ByteString.Lazy (toStrict)
 import Data.List (sort)
 import Data.Word (Word64)
-import Foreign.C.Error (eBADF, eNAMETOOLONG, eNOMSG)
+import Foreign.C.Error (eBADF, eNAMETOOLONG)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Encoding (getFileSystemEncoding, mkTextEncoding, setFileSystemEncoding)
 import Millrace.Deadline
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import qualified Network.Socket as Network
-import qualified Network.Socket.ByteString as Network
-import Scenario (scenarioPasses)
 import SocketSupport
 import Support
 import System.Directory (doesPathExist, removeFile)
-import System.IO (BufferMode (NoBuffering), IOMode (ReadWriteMode), hClose, hGetLine, hPutStr, hSetBuffering)
-import System.Posix.IO (closeFd)
-import System.Posix.Process (getProcessID)
 import Test.Hspec
 
 spec :: Spec
@@ -148,83 +138,11 @@ spec = do
       withTcpPair $ \one _ -> withFdSocket one $ \number -> do
         Network.getNonBlock number `shouldReturn` True
         Network.getCloseOnExec number `shouldReturn` True
-    it "takes over a socket of the network package, connected or listening" takesOver
-    it "shares a socket with the network package" shares
-    it "takes over a descriptor" $ do
-      number <- Network.socket AF_UNIX Stream defaultProtocol >>= Network.socketToFd
-      bracket (fromDescriptor number) close $ \s -> withFdSocket s (`shouldBe` number)
-    it "takes over descriptors of any number" $ scenarioPasses "high-descriptors"
     it "knows its type, and whether it has a port" $
       withTcpPair $ \one _ -> withUnixPair $ \this _ -> do
         mapM getSocketType [one, this] `shouldReturn` [Stream, Stream]
         port <- socketPort one
         mapM socketPortSafe [one, this] `shouldReturn` [Just port, Nothing]
-    it "becomes a handle" $
-      withUnixPair $ \one other -> do
-        handle <- socketToHandle one ReadWriteMode
-        hSetBuffering handle NoBuffering
-        hPutStr handle "there\n"
-        recv other 100 `shouldReturn` Char8.pack "there\n"
-        sendAll other (Char8.pack "back\n")
-        hGetLine handle `shouldReturn` "back"
-        hClose handle
-        recv other 100 `shouldReturn` ByteString.empty
-        problem <- failsWith (void (recv one 10))
-        problem `shouldSatisfy` hasCode eBADF
-    it "knows who the peer is, and passes descriptors" $
-      withUnixPair $ \one other -> do
-        (process, _, _) <- getPeerCredential one
-        self <- getProcessID
-        process `shouldBe` Just (fromIntegral self)
-        withUnixPair $ \this that -> do
-          withFdSocket this (sendFd one)
-          bracket (recvFd other >>= mkSocket) close $ \copy -> do
-            sendAll copy (Char8.pack "passed on")
-            recv that 100 `shouldReturn` Char8.pack "passed on"
-    it "passes descriptors to the network package, and takes its own" $
-      withUnixPair $ \one other -> withUnixPair $ \this _ -> do
-        theirs <- socketToFd other >>= Network.mkSocket
-        withFdSocket this $ \passed ->
-          replicateM_ 2 (sendFd one passed >> Network.recvFd theirs >>= closeFd . fromIntegral)
-        withFdSocket this $ \passed -> replicateM_ 2 (Network.sendFd theirs passed)
-        replicateM_ 2 (recvFd one >>= closeFd . fromIntegral)
-        Network.close theirs
-    it "finds the descriptor behind what the system tells of the sender" $
-      withUnixPair $ \one other -> do
-        setSocketOption other (SockOpt 1 16) 1 -- SOL_SOCKET, SO_PASSCRED of Linux
-        withFdSocket one (sendFd one)
-        recvFd other >>= closeFd . fromIntegral
-    it "keeps one descriptor of a message with several" $
-      withPath "several" $ \path ->
-        bracket (socket AF_UNIX Datagram defaultProtocol) close $ \here -> do
-          bind here (SockAddrUnix path)
-          bracket (Network.socket AF_UNIX Datagram defaultProtocol) Network.close $ \there -> do
-            usual <- descriptorCount
-            passed <- Network.withFdSocket there (pure . fromIntegral)
-            -- SCM_RIGHTS. network's own function for it has another type since 3.2.
-            let numbers = toStrict (toLazyByteString (foldMap int32Host [passed, passed, passed]))
-                three = Network.Cmsg (Network.CmsgId 1 1) numbers
-            void (Network.sendMsg there (SockAddrUnix path) [Char8.pack "x"] [three] mempty)
-            recvFd here >>= closeFd . fromIntegral
-            descriptorCount `shouldReturn` usual
-    it "stops waiting for a descriptor at a deadline, and when the socket is closed" $
-      withUnixPair $ \one other -> do
-        late <- start (failsWith (recvFd one))
-        pause 20000
-        deadlineAfter 0 >>= setReadDeadline one
-        within 5 "the deadline" (finish late) >>= (`shouldSatisfy` isDeadlineError)
-        setReadDeadline one noDeadline
-        waiting <- start (failsWith (recvFd one))
-        pause 20000
-        close one
-        within 5 "the close" (finish waiting) >>= (`shouldSatisfy` hasCode eBADF)
-        recv other 1 `shouldReturn` ByteString.empty
-    it "says so when no descriptor comes" $
-      withUnixPair $ \one other -> do
-        sendAll other (Char8.pack "bytes")
-        failsWith (recvFd one) >>= (`shouldSatisfy` hasCode eNOMSG)
-        close other
-        failsWith (recvFd one) >>= (`shouldSatisfy` hasCode eNOMSG)
     it "gracefulClose ends in time also if the peer never stops talking" $
       withUnixPair $ \one other -> do
         talker <- start (forever (sendAll other (bytesAt 0 1000)))
@@ -281,38 +199,6 @@ conversation address family = withoutLeaks $
       void (sendStream client 0 100000)
       receiveStream client 3000 0 `shouldReturn` 50000
     void (finish server)
-
-shares :: IO ()
-shares = withoutLeaks $ do
-  theirs <- Network.socket AF_INET Stream defaultProtocol
-  Network.bind theirs (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
-  Network.listen theirs 10
-  bracket (duplicateNetworkSocket theirs) close $ \ours -> do
-    address <- Network.getSocketName theirs
-    getSocketName ours `shouldReturn` address
-    bracket (socket AF_INET Stream defaultProtocol) close $ \client -> do
-      connect client address
-      bracket (fst <$> accept ours) close $ \server -> do
-        void (sendStream client 0 1000)
-        receiveExactly server 0 1000 `shouldReturn` 1000
-  -- Closing ours has not closed theirs.
-  void (Network.getSocketName theirs)
-  Network.close theirs
-  duplicateNetworkSocket theirs `shouldThrow` anyIOException
-
-takesOver :: IO ()
-takesOver = withoutLeaks $ do
-  old <- Network.socket AF_INET Stream defaultProtocol
-  Network.bind old (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
-  Network.listen old 10
-  bracket (fromNetworkSocket old) close $ \listener -> do
-    address <- getSocketName listener
-    peer <- Network.socket AF_INET Stream defaultProtocol
-    Network.connect peer address
-    bracket (fst <$> accept listener) close $ \server -> bracket (fromNetworkSocket peer) close $ \client -> do
-      void (sendStream client 0 1000)
-      receiveExactly server 0 1000 `shouldReturn` 1000
-    Network.sendAll peer (bytesAt 0 1) `shouldThrow` anyIOException
 
 -- SO_TIMESTAMPING. The queue then has an entry for what was sent.
 timestamping :: SocketOption
