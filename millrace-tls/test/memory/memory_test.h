@@ -33,6 +33,41 @@ void key_updates(uintptr_t version);
 void keys_change(uintptr_t version);
 void last_bytes(uintptr_t version);
 
+/* certificates.c */
+void identities(uintptr_t unused);
+void certificate_fields(uintptr_t unused);
+void alternative_names(uintptr_t unused);
+void certificate_times(uintptr_t unused);
+
+/* names.c */
+void names_choose(uintptr_t version);
+void names_asked(uintptr_t version);
+void names_changed(uintptr_t version);
+
+/* settings.c */
+void settings_refused(uintptr_t unused);
+void protocols(uintptr_t version);
+void trust(uintptr_t version);
+void client_certificates(uintptr_t version);
+void trust_in_system(uintptr_t version);
+void no_tickets(uintptr_t version);
+void log_of_secrets(uintptr_t version);
+void record_buffers(uintptr_t unused);
+
+/* A new file, which is removed when the process ends. Returns a descriptor for reading and writing. */
+int temporary_file(const char **name);
+
+/* problems.c */
+void nothing_in_common(uintptr_t unused);
+void other_protocols(uintptr_t unused);
+void end_during_handshake(uintptr_t version);
+void violation_after_handshake(uintptr_t version);
+void put_back(uintptr_t version);
+void send_files(uintptr_t version);
+void in_place_limits(uintptr_t version);
+void expected_addresses(uintptr_t version);
+void sessions_are_limited(uintptr_t version);
+
 /* staples.c */
 void staples(uintptr_t version);
 
