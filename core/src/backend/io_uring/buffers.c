@@ -1,4 +1,5 @@
 /* buffers.c: provided buffers, from which the kernel chooses one for a receive without a buffer. */
+#include "buffers.h"
 #include "ring.h"
 
 #include <sys/mman.h>

@@ -1,7 +1,11 @@
 /* edges.c: waits by epoll for sockets for which the ring's own polls cannot wait. The ring polls the epoll
  * descriptor. */
 #include "../../perform.h"
+#include "edges.h"
+#include "prepare.h"
+#include "queue.h"
 #include "ring.h"
+#include "io_uring.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -10,7 +10,12 @@
 #include "../../clock.h"
 #include "../../eventfd.h"
 #include "../../perform.h"
+#include "buffers.h"
+#include "edges.h"
+#include "prepare.h"
+#include "queue.h"
 #include "ring.h"
+#include "io_uring.h"
 
 #include <errno.h>
 #include <poll.h>

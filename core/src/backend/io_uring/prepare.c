@@ -1,4 +1,5 @@
 /* prepare.c: fills in the submission entry of each operation. */
+#include "prepare.h"
 #include "ring.h"
 
 #include "../../send_then_receive.h"

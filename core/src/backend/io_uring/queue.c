@@ -1,4 +1,6 @@
 /* queue.c: submits entries to the kernel, and queues operations while the ring is full (the backlog). */
+#include "prepare.h"
+#include "queue.h"
 #include "ring.h"
 
 #include <sys/syscall.h>

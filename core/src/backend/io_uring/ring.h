@@ -1,4 +1,4 @@
-/* ring.h: internal to the io_uring backend, for the files of this folder only. */
+/* ring.h: the state of the io_uring backend, for the files of this folder only. */
 #ifndef MILLRACE_RING_H
 #define MILLRACE_RING_H
 
@@ -79,71 +79,5 @@ static inline bool mr_ring_is_borrowing(const mr_slot *slot)
 {
     return slot->request.flags & MR_BORROW;
 }
-
-/* buffers.c */
-
-/* Provides no buffers if that fails: then a receive without a buffer is attempted when the socket is readable. */
-void mr_ring_open_buffers(mr_ring *state);
-void mr_ring_close_buffers(mr_ring *state);
-/* Frees the buffers in the child of a fork, which has not inherited the buffer ring. */
-void mr_ring_free_buffers(mr_ring *state);
-
-/*
- * Provides one more buffer after a receive has found none. So the kernel has as many as were ever in use at once, and a
- * loop with little traffic uses the same few again, which stay in the cache.
- */
-void mr_ring_add_buffer(mr_loop *loop, mr_ring *state);
-
-/* Returns the buffer that the kernel has chosen, and provides another one with its identifier. */
-mr_buffer *mr_ring_take_chosen(mr_loop *loop, mr_ring *state, const struct io_uring_cqe *entry);
-
-/* prepare.c */
-
-/*
- * True for operations that the loop attempts itself and, if they would block, again when the socket is ready. io_uring
- * cannot send a file in one step; a connect could not be submitted again after its thread has ended (EALREADY); and a
- * receive without a buffer needs provided buffers.
- */
-bool mr_ring_is_attempted(const mr_ring *state, const mr_slot *slot);
-
-void mr_ring_prepare(const mr_ring *state, struct io_uring_sqe *entry, mr_slot *slot);
-
-/* queue.c */
-
-/* Returns an entry of the ring, or NULL if it is full. */
-struct io_uring_sqe *mr_ring_next_entry(mr_loop *loop, mr_ring *state);
-
-/* Submits all entries to the kernel, which may leave some. */
-void mr_ring_flush(mr_loop *loop, mr_ring *state);
-
-/* Queues an operation in the ring, or in the backlog if the ring is full. */
-void mr_ring_enqueue(mr_loop *loop, mr_slot *slot);
-
-void mr_ring_prepare_cancel(struct io_uring_sqe *entry, mr_slot *slot);
-void mr_ring_push_backlog(mr_ring *state, mr_slot *slot, mr_ring_queue purpose);
-void mr_ring_leave_backlog(mr_ring *state, mr_slot *slot);
-void mr_ring_submit_backlog(mr_loop *loop, mr_ring *state);
-
-/* edges.c */
-
-/* True if an operation with this result must wait for an edge, because a poll of the ring would complete again at
- * once. */
-bool mr_ring_waits_for_edge(const mr_ring *state, const mr_slot *slot, int32_t answer);
-
-/*
- * Makes an operation wait for an edge. If its direction is watched already, earlier events may have been meant for it,
- * so it is attempted once more first. Returns true if it waits or has ended; false if there is no memory, and then it
- * must be submitted again.
- */
-bool mr_ring_wait_for_edge(mr_loop *loop, mr_slot *slot);
-
-void mr_ring_leave_edges(mr_ring *state, mr_slot *slot);
-void mr_ring_arm_edges(mr_loop *loop, mr_ring *state);
-void mr_ring_note_edges(mr_loop *loop, mr_ring *state);
-void mr_ring_detach(mr_loop *loop, mr_descriptor *descriptor);
-
-/* io_uring.c */
-
-void mr_ring_submit(mr_loop *loop, mr_slot *slot);
 
 #endif

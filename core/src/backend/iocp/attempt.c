@@ -1,5 +1,7 @@
 /* attempt.c: tries an operation once, without blocking, on Windows. */
+#include "attempt.h"
 #include "port.h"
+#include "start.h"
 
 static int64_t result_or_error(int64_t result)
 {

@@ -15,7 +15,10 @@
  */
 #include "../../clock.h"
 #include "../../perform.h"
+#include "attempt.h"
 #include "port.h"
+#include "process.h"
+#include "start.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* port.h: internal to the backend for completion ports, for the files of this folder only. */
+/* port.h: the state of the backend for completion ports, for the files of this folder only. */
 #ifndef MILLRACE_PORT_H
 #define MILLRACE_PORT_H
 
@@ -116,59 +116,5 @@ static inline HANDLE mr_port_file_of(const mr_slot *slot)
 {
     return (HANDLE)mr_port_socket_of(slot);
 }
-
-/* process.c */
-
-extern LPFN_CONNECTEX mr_port_connect_ex;
-extern LPFN_ACCEPTEX mr_port_accept_ex;
-
-int mr_port_prepare_process(void);
-int mr_port_probe(char *reason, size_t reason_size);
-
-/* start.c */
-
-/* Associates the socket with this loop's port, unless it belongs to another one. Returns 0 or a negative errno. */
-int mr_port_associate(mr_loop *loop, mr_slot *slot);
-
-/* Starts an operation. Returns 0 if a completion will come, or the error that prevents it. */
-int mr_port_start(mr_port_operation *op);
-
-/* Frees what an operation holds, also a socket that was to be accepted. */
-void mr_port_clean_up(mr_port_operation *op);
-
-/* Converts errors that are no errors on POSIX: a receive after the receiving side was shut down, and a read beyond the
- * end of a file, return 0. */
-int64_t mr_port_with_end(mr_kind kind, int64_t result);
-
-WSABUF mr_port_whole_buffer(const mr_request *request);
-
-/* Converts iovecs to WSABUFs, which have the same members in another order and size. Returns the number of elements. */
-DWORD mr_port_copy_elements(WSABUF *elements, const mr_request *request);
-
-/* The number of bytes of the file that one call can send; 0 at its end. */
-int64_t mr_port_bytes_of_file(const mr_request *request);
-
-/* Maps the part of the file with which a request begins. Unlike reading, a view does not move the file's position.
- * TransmitFile would not either, but under Wine 8 it never ends if the peer disconnects meanwhile. */
-int mr_port_map_file(const mr_request *request, void **view, WSABUF *bytes);
-void mr_port_unmap_file(void **view);
-
-/* True for files. Windows would also read a socket as if it were a file. */
-bool mr_port_is_file(HANDLE handle);
-int mr_port_begin_on_file(const mr_slot *slot, OVERLAPPED *overlapped);
-
-/* Syncs a file. Windows has no asynchronous operation for that: the caller waits for the disk. */
-int mr_port_sync_file(const mr_slot *slot);
-
-/* attempt.c */
-
-int64_t mr_port_attempt(mr_loop *loop, mr_slot *slot);
-
-/* Makes an accepted socket non-blocking and not inherited, as accept4 does. Closes it and returns the error if that
- * fails. */
-int64_t mr_port_set_flags_or_close(SOCKET number);
-
-/* Converts the errors of a connection in the queue to -ECONNABORTED, because the listener works on. */
-int mr_port_of_accept(int error);
 
 #endif

@@ -1,5 +1,6 @@
 /* process.c: starts Winsock and finds its extension functions, once per process. */
 #include "port.h"
+#include "process.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* start.c: starts each operation on Windows, with its OVERLAPPED. */
 #include "port.h"
+#include "process.h"
+#include "start.h"
 
 #include <stdlib.h>
 #include <string.h>
