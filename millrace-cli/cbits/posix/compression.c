@@ -1,8 +1,8 @@
 /*
  * compression.c - one interface to the encoders of zlib, brotli and zstd. Must not know: GHC, sockets.
  *
- * The levels are those whose time is worth it for a file that is compressed once and sent from memory many times: some 20 to 60
- * MB a second.
+ * The levels are those whose time is worth it for a file that is compressed once and sent from memory many times: some
+ * 20 to 60 MB a second.
  */
 #include "compression.h"
 
@@ -86,18 +86,17 @@ struct compression_encoder *compression_new_zstd(uint64_t size)
     return encoder;
 }
 
-static enum compression_result step_gzip(z_stream *gzip, enum compression_piece piece, const uint8_t *input,
-                                         size_t length, uint8_t *output, size_t capacity, size_t *taken, size_t *given)
+static enum compression_result step_gzip(z_stream *gzip, enum compression_piece piece, struct compression_step *step)
 {
-    uInt count = length < UINT_MAX ? (uInt)length : UINT_MAX;
-    uInt space = capacity < UINT_MAX ? (uInt)capacity : UINT_MAX;
-    gzip->next_in = (z_const Bytef *)input;
+    uInt count = step->length < UINT_MAX ? (uInt)step->length : UINT_MAX;
+    uInt space = step->capacity < UINT_MAX ? (uInt)step->capacity : UINT_MAX;
+    gzip->next_in = (z_const Bytef *)step->input;
     gzip->avail_in = count;
-    gzip->next_out = output;
+    gzip->next_out = step->output;
     gzip->avail_out = space;
-    int result = deflate(gzip, piece == COMPRESSION_LAST && count == length ? Z_FINISH : Z_NO_FLUSH);
-    *taken = count - gzip->avail_in;
-    *given = space - gzip->avail_out;
+    int result = deflate(gzip, piece == COMPRESSION_LAST && count == step->length ? Z_FINISH : Z_NO_FLUSH);
+    step->taken = count - gzip->avail_in;
+    step->given = space - gzip->avail_out;
     if (result == Z_STREAM_END)
         return COMPRESSION_ENDED;
     /* Z_BUF_ERROR: there was nothing to do, which is no failure. */
@@ -105,46 +104,45 @@ static enum compression_result step_gzip(z_stream *gzip, enum compression_piece 
 }
 
 static enum compression_result step_brotli(BrotliEncoderState *brotli, enum compression_piece piece,
-                                           const uint8_t *input, size_t length, uint8_t *output, size_t capacity,
-                                           size_t *taken, size_t *given)
+                                           struct compression_step *step)
 {
-    size_t left = length;
-    size_t space = capacity;
+    const uint8_t *input = step->input;
+    uint8_t *output = step->output;
+    size_t left = step->length;
+    size_t space = step->capacity;
     BrotliEncoderOperation operation = piece == COMPRESSION_LAST ? BROTLI_OPERATION_FINISH : BROTLI_OPERATION_PROCESS;
     if (!BrotliEncoderCompressStream(brotli, operation, &left, &input, &space, &output, NULL))
         return COMPRESSION_FAILED;
-    *taken = length - left;
-    *given = capacity - space;
+    step->taken = step->length - left;
+    step->given = step->capacity - space;
     return BrotliEncoderIsFinished(brotli) ? COMPRESSION_ENDED : COMPRESSION_WANTS_MORE;
 }
 
-static enum compression_result step_zstd(ZSTD_CCtx *zstd, enum compression_piece piece, const uint8_t *input,
-                                         size_t length, uint8_t *output, size_t capacity, size_t *taken, size_t *given)
+static enum compression_result step_zstd(ZSTD_CCtx *zstd, enum compression_piece piece, struct compression_step *step)
 {
-    ZSTD_inBuffer in = {.src = input, .size = length, .pos = 0};
-    ZSTD_outBuffer out = {.size = capacity, .pos = 0};
-    out.dst = output;
+    ZSTD_inBuffer in = {.src = step->input, .size = step->length, .pos = 0};
+    ZSTD_outBuffer out = {.size = step->capacity, .pos = 0};
+    out.dst = step->output;
     size_t left = ZSTD_compressStream2(zstd, &out, &in, piece == COMPRESSION_LAST ? ZSTD_e_end : ZSTD_e_continue);
     if (ZSTD_isError(left))
         return COMPRESSION_FAILED;
-    *taken = in.pos;
-    *given = out.pos;
+    step->taken = in.pos;
+    step->given = out.pos;
     return piece == COMPRESSION_LAST && left == 0 ? COMPRESSION_ENDED : COMPRESSION_WANTS_MORE;
 }
 
-enum compression_result compression_step(struct compression_encoder *encoder, enum compression_piece piece,
-                                         const uint8_t *input, size_t length, uint8_t *output, size_t capacity,
-                                         size_t *taken, size_t *given)
+enum compression_result compression_compress(struct compression_encoder *encoder, enum compression_piece piece,
+                                             struct compression_step *step)
 {
-    *taken = 0;
-    *given = 0;
+    step->taken = 0;
+    step->given = 0;
     switch (encoder->kind) {
     case GZIP:
-        return step_gzip(&encoder->gzip, piece, input, length, output, capacity, taken, given);
+        return step_gzip(&encoder->gzip, piece, step);
     case BROTLI:
-        return step_brotli(encoder->brotli, piece, input, length, output, capacity, taken, given);
+        return step_brotli(encoder->brotli, piece, step);
     case ZSTD:
-        return step_zstd(encoder->zstd, piece, input, length, output, capacity, taken, given);
+        return step_zstd(encoder->zstd, piece, step);
     }
     return COMPRESSION_FAILED;
 }

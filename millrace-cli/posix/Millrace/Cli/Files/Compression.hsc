@@ -16,11 +16,11 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.ByteString.Internal (createUptoN')
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Maybe (isJust)
-import Data.Word (Word64, Word8)
-import Foreign.C (CChar, CInt (..), CSize (..))
-import Foreign.Marshal.Alloc (alloca)
+import Data.Word (Word64)
+import Foreign.C (CInt (..), CSize (..))
+import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, nullPtr)
-import Foreign.Storable (peek)
+import Foreign.Storable (peekByteOff, pokeByteOff)
 import Millrace.Cli.Files.ContentCoding (Coding (..), codings)
 
 #include "compression.h"
@@ -99,6 +99,9 @@ outputBytes = 65536
 
 data Encoder
 
+-- A @struct compression_step@.
+data Step
+
 newEncoder :: Coding -> Word64 -> IO (Ptr Encoder)
 newEncoder coding size = do
   encoder <- maybe (pure nullPtr) ($ size) (encoderFor coding)
@@ -110,7 +113,7 @@ data PieceKind
   | Last
   deriving (Eq)
 
-data Step = Step
+data CompressionStep = CompressionStep
   { stepOutput :: ByteString
   , -- How many bytes of the input were taken.
     stepTaken :: Int
@@ -122,15 +125,19 @@ data StepResult
   | Ended
   | Failed
 
-step :: Ptr Encoder -> PieceKind -> ByteString -> IO Step
+step :: Ptr Encoder -> PieceKind -> ByteString -> IO CompressionStep
 step encoder kind input = unsafeUseAsCStringLen input $ \(bytes, count) ->
-  alloca $ \taken -> alloca $ \given -> do
+  allocaBytes #{size struct compression_step} $ \memory -> do
+    #{poke struct compression_step, input} memory bytes
+    #{poke struct compression_step, length} memory (fromIntegral count :: CSize)
+    #{poke struct compression_step, capacity} memory (fromIntegral outputBytes :: CSize)
     (output, result) <- createUptoN' outputBytes $ \output -> do
-      result <- c_step encoder (number kind) bytes (fromIntegral count) output (fromIntegral outputBytes) taken given
-      used <- peek given
-      pure (fromIntegral used, result)
-    consumed <- peek taken
-    pure (Step output (fromIntegral consumed) (resultOf result))
+      #{poke struct compression_step, output} memory output
+      result <- c_compress encoder (number kind) memory
+      given <- #{peek struct compression_step, given} memory :: IO CSize
+      pure (fromIntegral given, result)
+    taken <- #{peek struct compression_step, taken} memory :: IO CSize
+    pure (CompressionStep output (fromIntegral taken) (resultOf result))
   where
     number Middle = #{const COMPRESSION_MIDDLE}
     number Last = #{const COMPRESSION_LAST}
@@ -152,5 +159,5 @@ foreign import ccall unsafe "compression_free"
   c_free :: Ptr Encoder -> IO ()
 
 -- safe: a step takes a millisecond, and some of brotli's take tens of them.
-foreign import ccall safe "compression_step"
-  c_step :: Ptr Encoder -> CInt -> Ptr CChar -> CSize -> Ptr Word8 -> CSize -> Ptr CSize -> Ptr CSize -> IO CInt
+foreign import ccall safe "compression_compress"
+  c_compress :: Ptr Encoder -> CInt -> Ptr Step -> IO CInt
