@@ -71,8 +71,8 @@ def read_answer(connection, method="GET"):
 def send_pieces(port, pieces, tls=False, method="GET"):
     """The answer to a request that is written piece by piece."""
     with connected(port, tls) as connection:
-        for place, piece in enumerate(pieces):
-            if place:
+        for index, piece in enumerate(pieces):
+            if index:
                 time.sleep(PIECES_APART_SECONDS)
             connection.sendall(piece)
         return read_answer(connection, method)

@@ -24,7 +24,7 @@ def _varint(value):
 
 def message(*numbers):
     """A message whose fields 1, 2, ... are these numbers. Protobuf leaves out zeros."""
-    content = b"".join(_varint(place << 3) + _varint(number) for place, number in enumerate(numbers, 1) if number)
+    content = b"".join(_varint(index << 3) + _varint(number) for index, number in enumerate(numbers, 1) if number)
     return b"\0" + struct.pack("!I", len(content)) + content
 
 
@@ -34,7 +34,7 @@ def _result(content):
         return 0
     if content[0] != 0x08:
         raise ValueError(f"not a message with a number: {content!r}")
-    value = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(content[1:]))
+    value = sum((byte & 0x7F) << 7 * index for index, byte in enumerate(content[1:]))
     return value - (1 << 64) if value >> 63 else value
 
 

@@ -167,7 +167,7 @@ def _parts(points, count=POINTS_MAX):
     parts = [[] for _ in range(min(count, max(1, int(last))))]
     for second, value in points:
         parts[int(second / last * len(parts))].append(value)
-    return [((place + 0.5) * last / len(parts), values) for place, values in enumerate(parts) if values]
+    return [((index + 0.5) * last / len(parts), values) for index, values in enumerate(parts) if values]
 
 
 def _line(points, choose):

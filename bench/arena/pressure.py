@@ -116,5 +116,5 @@ class Pressure:
 
 
 def _with_log(command, log):
-    place = command.index("h2load") + 1
-    return [*command[:place], f"--log-file={log}", *command[place:]]
+    position = command.index("h2load") + 1
+    return [*command[:position], f"--log-file={log}", *command[position:]]

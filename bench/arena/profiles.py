@@ -53,8 +53,8 @@ def _closing(requests):
     """The requests, of which every tenth closes its connection."""
     return tuple(
         request.replace(b"Host: localhost\r\n", b"Host: localhost\r\nConnection: close\r\n", 1)
-        if place % REQUESTS_PER_CONNECTION == 0 else request
-        for place, request in enumerate(requests * REQUESTS_PER_CONNECTION))
+        if index % REQUESTS_PER_CONNECTION == 0 else request
+        for index, request in enumerate(requests * REQUESTS_PER_CONNECTION))
 
 
 _JSON = "Content-Type: application/json"
@@ -164,7 +164,7 @@ def select(names, connections, quick):
         points = workload.quick if quick else workload.points
         if connections is not None:
             points = [{**point, "connections": count} for point in points for count in connections]
-        points = [point for place, point in enumerate(points) if point not in points[:place]]
+        points = [point for index, point in enumerate(points) if point not in points[:index]]
         if points:
             chosen.append((workload, points))
     return chosen

@@ -22,14 +22,14 @@ end
 function init(args)
    local requests, depth = read(args[1]), tonumber(args[2] or "1")
    math.randomseed(number + 1)
-   for place, text in ipairs(requests) do requests[place] = string.rep(text, depth) end
+   for index, text in ipairs(requests) do requests[index] = string.rep(text, depth) end
    local varies = {}
-   for place, text in ipairs(requests) do varies[place] = text:find("{OLD}", 1, true) or text:find("{NEWX}", 1, true) end
-   local place, made = math.random(#requests), 100000 * (number + 2)
+   for index, text in ipairs(requests) do varies[index] = text:find("{OLD}", 1, true) or text:find("{NEWX}", 1, true) end
+   local index, made = math.random(#requests), 100000 * (number + 2)
    request = function()
-      place = place % #requests + 1
-      if not varies[place] then return requests[place] end
+      index = index % #requests + 1
+      if not varies[index] then return requests[index] end
       made = made + 1
-      return (requests[place]:gsub("{OLD}", math.random(10000, 99999)):gsub("{NEWX}", made))
+      return (requests[index]:gsub("{OLD}", math.random(10000, 99999)):gsub("{NEWX}", made))
    end
 end

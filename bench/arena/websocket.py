@@ -26,7 +26,7 @@ def frame(kind, content):
     length = (bytes([0x80 | size]) if size < 126 else bytes([0x80 | 126]) + struct.pack("!H", size) if size < 1 << 16
               else bytes([0x80 | 127]) + struct.pack("!Q", size))
     mask = os.urandom(4)
-    return bytes([0x80 | kind]) + length + mask + bytes(byte ^ mask[place % 4] for place, byte in enumerate(content))
+    return bytes([0x80 | kind]) + length + mask + bytes(byte ^ mask[index % 4] for index, byte in enumerate(content))
 
 
 class WebSocket:

@@ -81,7 +81,7 @@ class Axis:
     def _step_above(self, value):
         return min(step for step in self._steps(value) if step >= value * (1 - 1e-9))
 
-    def place(self, value):
+    def position(self, value):
         position = math.log10(value) if self.logarithmic else value
         return self.begin + (position - self.low) / (self.high - self.low or 1) * (self.end - self.begin)
 
@@ -139,7 +139,7 @@ class Panel:
         y_axis = Axis(min(ys), max(ys), top + PANEL_HEIGHT - BOTTOM - 6, top + TOP + 6, self.y_logarithmic)
         parts = [_title(left + LEFT - 40, top + 22, self.title)]
         for tick in y_axis.ticks():
-            y = y_axis.place(tick)
+            y = y_axis.position(tick)
             parts.append(f'<line class="grid" x1="{left + LEFT}" x2="{left + PANEL_WIDTH - RIGHT}" '
                          f'y1="{y:.1f}" y2="{y:.1f}"/>')
             parts.append(_text(left + LEFT - 6, y + 4, short(tick, self.y_unit), "end"))
@@ -147,25 +147,25 @@ class Panel:
         parts.append(f'<line class="axis" x1="{left + LEFT}" x2="{left + PANEL_WIDTH - RIGHT}" '
                      f'y1="{bottom}" y2="{bottom}"/>')
         for x in xs if len(xs) <= MARKED_MAX else x_axis.ticks():
-            parts.append(_text(x_axis.place(x), bottom + 16, short(x), "middle"))
+            parts.append(_text(x_axis.position(x), bottom + 16, short(x), "middle"))
         parts.append(_text(left + (LEFT + PANEL_WIDTH - RIGHT) / 2, bottom + 36, self.x_title, "middle"))
         # Draw emphasised lines last, so that they are on top.
         for name in sorted(self.lines, key=lambda line: line in emphasised):
             index = order.index(name)
-            places = [(x_axis.place(x), y_axis.place(y)) for x, y in sorted(self.lines[name])]
-            path = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in places)
+            positions = [(x_axis.position(x), y_axis.position(y)) for x, y in sorted(self.lines[name])]
+            path = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in positions)
             width = 3.2 if name in emphasised else 1.6
             parts.append(f'<path class="line s{index}" stroke-width="{width}" d="{path}"/>')
-            if len(places) <= MARKED_MAX:
-                parts.extend(_marker(MARKERS[index % len(MARKERS)], index, x, y) for x, y in places)
+            if len(positions) <= MARKED_MAX:
+                parts.extend(_marker(MARKERS[index % len(MARKERS)], index, x, y) for x, y in positions)
         return parts
 
 
 def _legend(shown, order, emphasised, left, top, width):
     parts, column_width = [], 44 + CHARACTER_WIDTH * max(len(name) for name in shown)
     columns = max(1, int(width // column_width))
-    for place, name in enumerate(shown):
-        x, y = left + place % columns * column_width, top + place // columns * LEGEND_LINE
+    for slot, name in enumerate(shown):
+        x, y = left + slot % columns * column_width, top + slot // columns * LEGEND_LINE
         index = order.index(name)
         stroke = 3.2 if name in emphasised else 1.6
         parts.append(f'<line class="s{index}" x1="{x}" x2="{x + 26}" y1="{y}" y2="{y}" stroke-width="{stroke}"/>')
@@ -203,8 +203,8 @@ def charts(panels, order, emphasised=(), description=""):
         raise ValueError(f"{description}: {len(shown)} lines in a plot are too many to tell apart (at most {LINES_MAX})")
     height = PANEL_HEIGHT * len(panels)
     parts = []
-    for place, panel in enumerate(panels):
-        parts.extend(panel.draw(0, place * PANEL_HEIGHT, order, emphasised))
+    for index, panel in enumerate(panels):
+        parts.extend(panel.draw(0, index * PANEL_HEIGHT, order, emphasised))
     legend, legend_height = _legend(shown, order, emphasised, 24, height + 14, PANEL_WIDTH - 48)
     return _document(PANEL_WIDTH, height + legend_height + 14, len(order), parts + legend, description)
 
@@ -217,8 +217,8 @@ def bars(title, values, show=number, emphasised=()):
     width, line, left = PANEL_WIDTH, 26, 214
     greatest = max(max(values.values()), 1e-9)
     parts = [_title(12, 26, title)]
-    for place, name in enumerate(names):
-        y = 44 + place * line
+    for index, name in enumerate(names):
+        y = 44 + index * line
         length = max(1.0, max(0.0, values[name]) / greatest * (width - left - 64))
         colour = 0 if name in emphasised else 1
         parts.append(_text(left - 10, y + 14, name, "end"))

@@ -322,7 +322,7 @@ TOOLKIT = ("read", "direct", "read-all", "write-all", "copy-all", "processes", "
 ALL += [
     Workload(
         "file-cached", "random reads of a file in memory", "toolkit",
-        "Blocks of 4 KiB at random places of a file of 256 MiB, which the system has in memory, are read into memory of the reader's. This many "
+        "Blocks of 4 KiB at random offsets of a file of 256 MiB, which the system has in memory, are read into memory of the reader's. This many "
         "readers read at the same time; for fio it is the depth. Most of every figure is the system's copying.",
         "cpu_us_per_call", _toolkit("read", (1, 64, 256), 200_000), _toolkit("read", (64,), 50_000)),
     Workload(

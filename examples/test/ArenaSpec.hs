@@ -40,7 +40,8 @@ arenaSpec inFolder withCertificate = describe "arena" . aroundAll (withArena inF
     curl ["--http2", "-k", "-w", " %{http_version}", over secure ports "/baseline2?a=1&b=2"] `shouldReturn` "3 2"
     curl ["--http2", "-k", "-w", " %{http_version}", over tls ports "/baseline2?a=1&b=2"] `shouldReturn` "3 1.1"
   it "makes JSON for each request, compressed if the client asks for it" $ \ports -> do
-    let json = "{\"items\":[{\"id\":1,\"name\":\"A \\\"thing\\\"\",\"category\":\"tools\",\"price\":3,\"quantity\":5,\"active\":true,\"tags\":[\"new\"],\"rating\":{\"score\":4,\"count\":7},\"total\":105}],\"count\":1}"
+    let json =
+          "{\"items\":[{\"id\":1,\"name\":\"A \\\"thing\\\"\",\"category\":\"tools\",\"price\":3,\"quantity\":5,\"active\":true,\"tags\":[\"new\"],\"rating\":{\"score\":4,\"count\":7},\"total\":105}],\"count\":1}"
     curl [at plain ports "/json/1?m=7"] `shouldReturn` json
     curl ["--compressed", "-i", at plain ports "/json/60?m=2"] >>= (`shouldSatisfy` isInfixOf "Content-Encoding: gzip")
     curl ["--compressed", at plain ports "/json/60?m=2"] >>= (`shouldSatisfy` isInfixOf "\"count\":50}")
@@ -86,7 +87,18 @@ arenaSpec inFolder withCertificate = describe "arena" . aroundAll (withArena inF
     send connection (B.pack [0x81, 0x85, 0, 0, 0, 0] <> "hello")
     receiveUntil "hello" connection `shouldReturn` (B.pack [0x81, 5] <> "hello")
   it "answers gRPC with one message and with many" $ \ports -> do
-    let call method = curlBytes ["--http2-prior-knowledge", "-H", "Content-Type: application/grpc", "--data-binary", "@-", at plain ports ("/benchmark.BenchmarkService/" <> method)]
+    let call method =
+          curlBytes
+            [ "--http2-prior-knowledge",
+              "-H",
+              "Content-Type: application/grpc",
+              "--data-binary",
+              "@-",
+              at
+                plain
+                ports
+                ("/benchmark.BenchmarkService/" <> method)
+            ]
     call "GetSum" (B.pack [0, 0, 0, 0, 4, 8, 1, 16, 2]) `shouldReturn` B.pack [0, 0, 0, 0, 2, 8, 3]
     call "StreamSum" (B.pack [0, 0, 0, 0, 6, 8, 1, 16, 2, 24, 3])
       `shouldReturn` B.concat [B.pack [0, 0, 0, 0, 2, 8, sum'] | sum' <- [3, 4, 5]]
@@ -95,38 +107,39 @@ arenaSpec inFolder withCertificate = describe "arena" . aroundAll (withArena inF
     over port ports path = "https://127.0.0.1:" <> show (port ports) <> path
 
 withArena :: ((FilePath -> IO ()) -> IO ()) -> ((FilePath -> FilePath -> IO ()) -> IO ()) -> (Ports -> IO ()) -> IO ()
-withArena inFolder withCertificate action = withServer $ \server -> inFolder $ \folder -> withCertificate $ \certificate key -> do
-  writeFile (folder <> "/dataset.json") ("[" <> concatMap (\_ -> thing <> ",") [2 .. 50 :: Int] <> thing <> "]")
-  createDirectory (folder <> "/static")
-  forM_ [("a.css", "plain"), ("a.css.br", "brotli")] $ \(name, content) ->
-    writeFile (folder <> "/static/" <> name) content
-  withConnectionTo server $ \connection ->
-    script connection $
-      "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL, category TEXT NOT NULL, price INTEGER NOT \
-      \NULL, quantity INTEGER NOT NULL, "
-        <> "active BOOLEAN NOT NULL, tags JSONB NOT NULL, rating_score INTEGER NOT NULL, rating_count INTEGER NOT NULL);"
-        <> "INSERT INTO items SELECT n, 'no. ' || n, 'electronics', n, n, true, '[\"a\"]', 1, 2 FROM \
-           \generate_series(1, 30) n"
-  inherited <- getEnvironment
-  ports <- replicateM 4 freePort
-  let variables =
-        zip ["ARENA_HTTP_PORT", "ARENA_TLS_PORT", "ARENA_H2C_PORT", "ARENA_H2_PORT"] (map show ports)
-          <> [ ("ARENA_HOST", "127.0.0.1"),
-               ("ARENA_DATA", folder),
-               ("ARENA_CERTIFICATE", certificate),
-               ("ARENA_KEY", key),
-               ("DATABASE_URL", C8.unpack (serverAddress server)),
-               ("DATABASE_MAX_CONN", "8")
-             ]
-  bracket
-    (createProcess (proc "arena" []) {env = Just (variables <> inherited)})
-    (\(_, _, _, process) -> stop process)
-    $ \_ ->
-      do
-        within 20 "the start" (forM_ ports (connectWhenReady >=> close))
-        case ports of
-          [one, two, three, four] -> action (Ports one two three four)
-          _ -> fail "four ports are needed"
+withArena inFolder withCertificate action =
+  withServer $ \server -> inFolder $ \folder -> withCertificate $ \certificate key -> do
+    writeFile (folder <> "/dataset.json") ("[" <> concatMap (\_ -> thing <> ",") [2 .. 50 :: Int] <> thing <> "]")
+    createDirectory (folder <> "/static")
+    forM_ [("a.css", "plain"), ("a.css.br", "brotli")] $ \(name, content) ->
+      writeFile (folder <> "/static/" <> name) content
+    withConnectionTo server $ \connection ->
+      script connection $
+        "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL, category TEXT NOT NULL, price INTEGER NOT \
+        \NULL, quantity INTEGER NOT NULL, "
+          <> "active BOOLEAN NOT NULL, tags JSONB NOT NULL, rating_score INTEGER NOT NULL, rating_count INTEGER NOT NULL);"
+          <> "INSERT INTO items SELECT n, 'no. ' || n, 'electronics', n, n, true, '[\"a\"]', 1, 2 FROM \
+             \generate_series(1, 30) n"
+    inherited <- getEnvironment
+    ports <- replicateM 4 freePort
+    let variables =
+          zip ["ARENA_HTTP_PORT", "ARENA_TLS_PORT", "ARENA_H2C_PORT", "ARENA_H2_PORT"] (map show ports)
+            <> [ ("ARENA_HOST", "127.0.0.1"),
+                 ("ARENA_DATA", folder),
+                 ("ARENA_CERTIFICATE", certificate),
+                 ("ARENA_KEY", key),
+                 ("DATABASE_URL", C8.unpack (serverAddress server)),
+                 ("DATABASE_MAX_CONN", "8")
+               ]
+    bracket
+      (createProcess (proc "arena" []) {env = Just (variables <> inherited)})
+      (\(_, _, _, process) -> stop process)
+      $ \_ ->
+        do
+          within 20 "the start" (forM_ ports (connectWhenReady >=> close))
+          case ports of
+            [one, two, three, four] -> action (Ports one two three four)
+            _ -> fail "four ports are needed"
   where
     thing =
       "{\"id\":1,\"name\":\"A \\\"thing\\\"\",\"category\":\"tools\",\"price\":3,\"quantity\":5,\"active\":true,\"tags\":[\"new\"],\"rating\":{\"score\":4,\"count\":7}}"

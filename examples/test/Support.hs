@@ -29,7 +29,7 @@ import TestSupport.Time (within)
 running :: String -> (Socket -> IO a) -> IO a
 running program talk = runningWith Inherit program (\_ connection -> talk connection)
 
--- | The same, with another place for what it prints.
+-- | Runs an example on a free port, with this destination for its output, and connects to it.
 runningWith :: StdStream -> String -> (Maybe Handle -> Socket -> IO a) -> IO a
 runningWith output program talk = do
   port <- freePort

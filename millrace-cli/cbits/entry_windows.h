@@ -1,8 +1,8 @@
 /*
  * entry_windows.h - finds files and directories and holds them. Must not know: HTTP.
  *
- * While an entry is open, Windows refuses to rename or remove it or a directory above it. So the path that it had when it
- * was found stays valid for that time.
+ * While an entry is open, Windows refuses to rename or remove it or a directory above it. So the path that it had when
+ * it was found stays valid for that time.
  */
 #ifndef ENTRY_WINDOWS_H
 #define ENTRY_WINDOWS_H

@@ -62,7 +62,7 @@ data Outcome = Outcome
 millracePath :: IO FilePath
 millracePath = fromMaybe (error "millrace is not on the PATH of the tests") <$> findExecutable "millrace"
 
--- | Root may read everything, so the server then runs as another user, from a place where that user finds it.
+-- | Root may read everything, so the server then runs as another user, from a folder where that user finds it.
 asNobody :: FilePath -> [String] -> (Server -> IO a) -> IO a
 asNobody site arguments use = do
   (program, first) <- nobodys site
@@ -97,7 +97,7 @@ withServer arguments use = do
   path <- millracePath
   withCommand path arguments use
 
--- | The same with another executable, which must talk as @millrace@ does.
+-- | 'withServer' with another executable, which must talk as @millrace@ does.
 withCommand :: FilePath -> [String] -> (Server -> IO a) -> IO a
 withCommand path arguments use = bracket start kill ready
   where
@@ -133,7 +133,7 @@ nextErrorLine = line . serverErrors
 signalServer :: Signal -> Server -> IO ()
 signalServer signal server = getPid (serverProcess server) >>= mapM_ (signalProcess signal)
 
--- | The same for the process that the server's own has started.
+-- | Sends a signal to the processes that the server's process has started.
 signalChild :: Signal -> Server -> IO ()
 signalChild signal server = getPid (serverProcess server) >>= mapM_ (children >=> mapM_ (signalProcess signal))
   where

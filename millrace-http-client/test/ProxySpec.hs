@@ -153,9 +153,10 @@ withTinyproxy credentials use = do
             ++ "\""
         ]
     )
-  withCreateProcess (proc "tinyproxy" ["-d", "-c", file]) {std_out = CreatePipe, std_err = CreatePipe} $ \_ _ _ process ->
-    (threadDelay 100000 >> waitFor port (200 :: Int) >> use port)
-      `finally` (terminateProcess process >> waitForProcess process)
+  withCreateProcess (proc "tinyproxy" ["-d", "-c", file]) {std_out = CreatePipe, std_err = CreatePipe} $
+    \_ _ _ process ->
+      (threadDelay 100000 >> waitFor port (200 :: Int) >> use port)
+        `finally` (terminateProcess process >> waitForProcess process)
   where
     waitFor port left = do
       outcome <-

@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What the tests share: settings for the tests' credentials, servers that answer as a test wants, and what went wrong.
+-- | What the tests share: settings for the tests' credentials, servers that answer as a test wants, and what went
+-- wrong.
 module Support
   ( -- * Credentials
     identity,

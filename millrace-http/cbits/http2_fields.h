@@ -1,4 +1,5 @@
-/* http2_fields.h - the fields of http_response_fields.h in libnghttp2's form. Must not know: GHC, sockets, the clock. */
+/* http2_fields.h - the fields of http_response_fields.h in libnghttp2's form. Must not know: GHC, sockets, the
+   clock. */
 #ifndef HTTP2_FIELDS_H
 #define HTTP2_FIELDS_H
 

@@ -35,38 +35,39 @@ void http2_exceed(http2_connection *connection, http_limit limit)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Closed streams (RFC 9113, section 5.1). libnghttp2 keeps no records of them (see make_option), so a few are remembered here. */
+ * Closed streams (RFC 9113, section 5.1). libnghttp2 keeps no records of them (see make_option), so a few are
+ * remembered here. */
 
 void http2_remember(http2_memory *memory, int32_t id)
 {
-    uint32_t place = memory->next++ % HTTP2_REMEMBERED;
-    memory->ids[place] = id;
-    memory->reset_by_us &= ~(1u << place);
-    memory->reset_by_client &= ~(1u << place);
+    uint32_t slot = memory->next++ % HTTP2_REMEMBERED;
+    memory->ids[slot] = id;
+    memory->reset_by_us &= ~(1u << slot);
+    memory->reset_by_client &= ~(1u << slot);
 }
 
 void http2_remember_reset(http2_memory *memory, int32_t id)
 {
-    for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++)
-        if (memory->ids[place] == id)
-            memory->reset_by_us |= 1u << place;
+    for (uint32_t slot = 0; slot < HTTP2_REMEMBERED; slot++)
+        if (memory->ids[slot] == id)
+            memory->reset_by_us |= 1u << slot;
 }
 
 /* The client has reset the stream. Frames that it sends afterwards are errors, even if the server has also reset it. */
 static void remember_cancelled(http2_memory *memory, int32_t id)
 {
-    for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++)
-        if (memory->ids[place] == id) {
-            memory->reset_by_us &= ~(1u << place);
-            memory->reset_by_client |= 1u << place;
+    for (uint32_t slot = 0; slot < HTTP2_REMEMBERED; slot++)
+        if (memory->ids[slot] == id) {
+            memory->reset_by_us &= ~(1u << slot);
+            memory->reset_by_client |= 1u << slot;
         }
 }
 
 static int is_cancelled(const http2_memory *memory, int32_t id)
 {
-    for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++)
-        if (memory->ids[place] == id)
-            return (memory->reset_by_client >> place & 1) != 0;
+    for (uint32_t slot = 0; slot < HTTP2_REMEMBERED; slot++)
+        if (memory->ids[slot] == id)
+            return (memory->reset_by_client >> slot & 1) != 0;
     return 0;
 }
 
@@ -75,13 +76,13 @@ static uint32_t judge_closed(const http2_connection *connection, int32_t id, int
 {
     const http2_memory *memory = &connection->memory;
     int32_t oldest = INT32_MAX, newest = 0;
-    for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++) {
-        if (memory->ids[place] == id)
-            return memory->reset_by_us >> place & 1 ? NGHTTP2_NO_ERROR : NGHTTP2_STREAM_CLOSED;
-        if (memory->ids[place] != 0 && memory->ids[place] < oldest)
-            oldest = memory->ids[place];
-        if (memory->ids[place] > newest)
-            newest = memory->ids[place];
+    for (uint32_t slot = 0; slot < HTTP2_REMEMBERED; slot++) {
+        if (memory->ids[slot] == id)
+            return memory->reset_by_us >> slot & 1 ? NGHTTP2_NO_ERROR : NGHTTP2_STREAM_CLOSED;
+        if (memory->ids[slot] != 0 && memory->ids[slot] < oldest)
+            oldest = memory->ids[slot];
+        if (memory->ids[slot] > newest)
+            newest = memory->ids[slot];
     }
     /* A new stream, or one that is too old to be remembered. */
     if (id > newest || (id < oldest && memory->next > HTTP2_REMEMBERED))
@@ -103,7 +104,8 @@ static void refuse_behind_reset(http2_connection *connection, int32_t id)
 /* ------------------------------------------------------------------------------------------------------------------
  * Input
  *
- * The head of each frame is checked before libnghttp2 gets it, because libnghttp2 does not report frames that it ignores. */
+ * The head of each frame is checked before libnghttp2 gets it, because libnghttp2 does not report frames that it
+ * ignores. */
 
 uint32_t http2_number_at(const uint8_t *bytes, size_t count)
 {
@@ -128,7 +130,8 @@ static uint32_t first_number(const uint8_t *frame)
                                                     : UINT32_MAX;
 }
 
-/* Whether this is a WINDOW_UPDATE by 0, an error (RFC 9113, section 6.9). libnghttp2 detects it only on open streams. */
+/* Whether this is a WINDOW_UPDATE by 0, an error (RFC 9113, section 6.9). libnghttp2 detects it only on open
+   streams. */
 static int is_empty_update(const uint8_t *frame)
 {
     return frame[3] == NGHTTP2_WINDOW_UPDATE && first_number(frame) == 0;

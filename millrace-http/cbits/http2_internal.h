@@ -24,8 +24,8 @@
 typedef struct http2_stream {
     http_stream common; /* must be first: http2_own casts the pointer */
     union {
-        uint64_t
-            stops_at; /* with has_stopped: when the stream will be reset, because the client still sends after its answer */
+        /* With has_stopped: when the stream will be reset, because the client still sends after its answer. */
+        uint64_t stops_at;
         uint32_t reset_code; /* for RST_STREAM, while the stream is in the list of resets */
     };
 } http2_stream;
@@ -73,10 +73,10 @@ struct http2_connection {
     uint8_t has_left;       /* the client has ended its side */
     uint8_t rest_waits;     /* the driver waits for the last answer to be sent */
     uint8_t is_broken;      /* sending has failed */
-    uint8_t
-        makes_no_more; /* libnghttp2 has failed while it made output. A frame may be missing that later ones build on. */
-    uint64_t
-        lent[HTTP2_LENDERS]; /* bytes of bodies that were sent and that the client has not given back to its windows */
+    /* libnghttp2 has failed while it made output. A frame may be missing that later ones build on. */
+    uint8_t makes_no_more;
+    /* bytes of bodies that were sent and that the client has not given back to its windows */
+    uint64_t lent[HTTP2_LENDERS];
     http2_memory memory;
     uint8_t head[HTTP2_CHECKED_MAX]; /* the beginning of a frame */
     uint8_t head_length;

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /*
- * True for a non-empty host, optionally with a colon and a port, which is empty or from 0 to 65535. False with user information
- * (RFC 9110, section 4.2.4).
+ * True for a non-empty host, optionally with a colon and a port, which is empty or from 0 to 65535. False with user
+ * information (RFC 9110, section 4.2.4).
  */
 int http_authority_is_valid(const uint8_t *bytes, size_t length);
 

@@ -1,6 +1,6 @@
 /*
- * http_bytes.c - the table behind http_bytes.h, and questions about whole strings. Each entry is a sum of HTTP_BYTE_TOKEN (1), TARGET (2), VALUE (4),
- * HOST (8), HEX (16) and NON_ASCII (32).
+ * http_bytes.c - the table behind http_bytes.h, and questions about whole strings. Each entry is a sum of
+ * HTTP_BYTE_TOKEN (1), TARGET (2), VALUE (4), HOST (8), HEX (16) and NON_ASCII (32).
  */
 #include "http_bytes.h"
 

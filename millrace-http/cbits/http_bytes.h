@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define HTTP_BYTE_TOKEN     1u /* tchar, RFC 9110, section 5.6.2 */
-#define HTTP_BYTE_TARGET    2u /* visible ASCII but "#": browsers leave some characters unescaped that RFC 3986 forbids */
+#define HTTP_BYTE_TARGET    2u /* visible ASCII but "#": browsers leave some characters unescaped against RFC 3986 */
 #define HTTP_BYTE_VALUE     4u /* field-vchar, SP and HTAB, RFC 9110, section 5.5 */
 #define HTTP_BYTE_HOST      8u /* the characters of a reg-name or an IP literal except "%", RFC 3986, section 3.2.2 */
 #define HTTP_BYTE_HEX       16u

@@ -1,9 +1,9 @@
 /*
  * http_chunks.h - the chunked transfer coding (RFC 9112, section 7.1), decoded in place.
  *
- * Resumable like http_parser: any split of the input gives the same data and the same errors. Extensions are checked and
- * dropped, within limits, and so are trailers unless the caller reads them. For requests and for responses. Must not know:
- * sockets, requests.
+ * Resumable like http_parser: any split of the input gives the same data and the same errors. Extensions are checked
+ * and dropped, within limits, and so are trailers unless the caller reads them. For requests and for responses. Must
+ * not know: sockets, requests.
  */
 #ifndef HTTP_CHUNKS_H
 #define HTTP_CHUNKS_H
@@ -32,7 +32,8 @@ typedef struct http_chunks {
 /* What happens to the trailer section. */
 typedef enum http_chunks_trailers {
     HTTP_CHUNKS_TRAILERS_SKIPPED,
-    HTTP_CHUNKS_TRAILERS_LEFT /* the body ends before it: the rest of the input is the lines of trailers and a blank line */
+    /* The body ends before them: the rest of the input is the lines of trailers and a blank line. */
+    HTTP_CHUNKS_TRAILERS_LEFT
 } http_chunks_trailers;
 
 void http_chunks_init(http_chunks *chunks, http_chunks_trailers trailers);
@@ -41,7 +42,7 @@ void http_chunks_init(http_chunks *chunks, http_chunks_trailers trailers);
  * Reads `length` bytes of input. Skips framing, stores its length in chunks->consumed, and returns
  *   > 0   the number of data bytes that come next in the input (at most what is there): the caller must take them all;
  *   0     everything was consumed, more input is needed;
- *   HTTP_CHUNKS_END   the body has ended, and the rest of the input belongs to the next message, or is the trailer section;
+ *   HTTP_CHUNKS_END   the body has ended. The rest of the input belongs to the next message, or is the trailers;
  *   or an http_error.
  */
 int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t length);

@@ -1,8 +1,8 @@
 /*
  * http_error.h - all reasons for refusing a request, with the status code of each. Must not know: requests, sockets.
  *
- * After such an error the server cannot know where the next request begins. So it answers and closes the connection (RFC 9112,
- * section 9.6).
+ * After such an error the server cannot know where the next request begins. So it answers and closes the connection
+ * (RFC 9112, section 9.6).
  */
 #ifndef HTTP_ERROR_H
 #define HTTP_ERROR_H

@@ -5,7 +5,7 @@
 #include "http_date.h"
 #include "millrace_check.h"
 
-static size_t room(const http_head *head)
+static size_t space_left(const http_head *head)
 {
     return (size_t)(head->limit - head->at);
 }
@@ -33,7 +33,7 @@ static http_head_result put_status(http_head *head)
     uint32_t status = head->status;
     if (status < 100 || status > 999)
         return HTTP_HEAD_BAD_STATUS;
-    if (room(head) < sizeof "HTTP/1.1 200 \r\n" + head->reason_length)
+    if (space_left(head) < sizeof "HTTP/1.1 200 \r\n" + head->reason_length)
         return HTTP_HEAD_NO_ROOM;
     PUT_TEXT(head, "HTTP/1.1 ");
     *head->at++ = (uint8_t)('0' + status / 100);
@@ -64,7 +64,7 @@ http_head_result http_head_note_length(int64_t *known, const uint8_t *value, siz
 
 static http_head_result put_line(http_head *head, const http_head_line *line)
 {
-    if (room(head) < line->name_length + line->value_length + 4)
+    if (space_left(head) < line->name_length + line->value_length + 4)
         return HTTP_HEAD_NO_ROOM;
     put(head, line->name, line->name_length);
     PUT_TEXT(head, ": ");
@@ -117,7 +117,7 @@ static http_head_result put_field(http_head *head, const http_head_line *line)
 
 static http_head_result put_date_and_server(http_head *head)
 {
-    if (room(head) < sizeof "Date: \r\n" + HTTP_DATE_LENGTH + head->server_line_length)
+    if (space_left(head) < sizeof "Date: \r\n" + HTTP_DATE_LENGTH + head->server_line_length)
         return HTTP_HEAD_NO_ROOM;
     if (!(head->flags & HTTP_HEAD_DATE)) {
         PUT_TEXT(head, "Date: ");

@@ -1,9 +1,10 @@
 /*
  * http_head.h - writes the head of a response straight into the buffer it is sent from.
  *
- * The server itself writes the framing and the options of the connection. So Content-Length, Transfer-Encoding and the close and
- * keep-alive options of Connection are noted and removed from the application's fields. An application cannot inject lines: CR, LF
- * and NUL in values and reason phrases become spaces, and a name that is not a token is refused. Must not know: sockets, requests.
+ * The server itself writes the framing and the options of the connection. So Content-Length, Transfer-Encoding and the
+ * close and keep-alive options of Connection are noted and removed from the application's fields. An application cannot
+ * inject lines: CR, LF and NUL in values and reason phrases become spaces, and a name that is not a token is refused.
+ * Must not know: sockets, requests.
  */
 #ifndef HTTP_HEAD_H
 #define HTTP_HEAD_H
@@ -56,8 +57,8 @@ typedef struct http_head {
 } http_head;
 
 /*
- * Writes the status line, the fields, Date and Server, and moves `at` behind them. The framing follows with http_put_framing. The
- * version is the server's, not the client's (RFC 9110, section 6.2).
+ * Writes the status line, the fields, Date and Server, and moves `at` behind them. The framing follows with
+ * http_put_framing. The version is the server's, not the client's (RFC 9110, section 6.2).
  */
 http_head_result http_head_compose(http_head *head);
 
@@ -76,8 +77,9 @@ typedef enum http_connection_option {
 #define HTTP_FRAMING_MAX 64u
 
 /*
- * Writes the last lines of a head: Connection, the framing, and the empty line. Returns their length, at most HTTP_FRAMING_MAX.
- * They come last because the body's length is known only if the whole body has fitted into the buffer.
+ * Writes the last lines of a head: Connection, the framing, and the empty line. Returns their length, at most
+ * HTTP_FRAMING_MAX. They come last because the body's length is known only if the whole body has fitted into the
+ * buffer.
  */
 size_t http_put_framing(uint8_t *at, http_connection_option option, http_framing framing, uint64_t length);
 

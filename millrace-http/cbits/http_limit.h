@@ -1,10 +1,11 @@
 /*
- * http_limit.h - what a client of HTTP/2 or HTTP/3 may do that makes work and brings nothing, and the limit for which its connection ends.
- * Must not know: GHC, sockets, the clock.
+ * http_limit.h - what a client of HTTP/2 or HTTP/3 may do that makes work and brings nothing, and the limit for which
+ * its connection ends. Must not know: GHC, sockets, the clock.
  *
- * A connection has two allowances, each a bucket that fills again with time: one for frames without use, and one for requests that are
- * cancelled or refused. When a client goes beyond one, its connection ends gently at first: GOAWAY tells the client, what was begun is
- * finished, and nothing new is taken. A client that goes on until the bucket is overdrawn by as much again is disconnected at once.
+ * A connection has two allowances, each a bucket that fills again with time: one for frames without use, and one for
+ * requests that are cancelled or refused. When a client goes beyond one, its connection ends gently at first: GOAWAY
+ * tells the client, what was begun is finished, and nothing new is taken. A client that goes on until the bucket is
+ * overdrawn by as much again is disconnected at once.
  */
 #ifndef HTTP_LIMIT_H
 #define HTTP_LIMIT_H
@@ -21,7 +22,7 @@ typedef enum http_limit {
         4 /* memory of the libraries of HTTP/3, for what came in the wrong order or is not acknowledged */
 } http_limit;
 
-/* What a client is told, besides the error code. */
+/* The text that a client gets with the error code. */
 static inline const char *http_limit_text(http_limit limit)
 {
     switch (limit) {

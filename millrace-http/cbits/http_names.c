@@ -20,8 +20,8 @@ const char *http_name_text(int name)
 }
 
 /*
- * Compares `size` bytes: 0 if they are equal without regard to the case of letters. Bit 5 is ignored. That also makes 0x0D equal to
- * "-" and 0x10 to 0x19 equal to digits, but those are not token characters.
+ * Compares `size` bytes: 0 if they are equal without regard to the case of letters. Bit 5 is ignored. That also makes
+ * 0x0D equal to "-" and 0x10 to 0x19 equal to digits, but those are not token characters.
  */
 static inline __attribute__((always_inline)) uint64_t difference(const uint8_t *bytes, const char *text, size_t size)
 {

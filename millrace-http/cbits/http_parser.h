@@ -56,9 +56,9 @@ typedef struct http_field {
 #define HTTP_REQUEST_HTTPS           32u /* The target is an https URI in absolute form. */
 
 /*
- * Deviations from the RFC that a parser may allow. None of them affects how the end of a message is found. The first two are about
- * the ends of lines. After a head that has one of them the connection is closed, because a proxy that reads lines differently might
- * have passed a second request in it.
+ * Deviations from the RFC that a parser may allow. None of them affects how the end of a message is found. The first
+ * two are about the ends of lines. After a head that has one of them the connection is closed, because a proxy that
+ * reads lines differently might have passed a second request in it.
  */
 #define HTTP_ALLOW_BARE_LF   1u /* LF alone ends a line of a head: RFC 9112, section 2.2 */
 #define HTTP_ALLOW_FOLDING   2u /* a value continues on a line that begins with a blank: RFC 9112, section 5.2 */
@@ -109,7 +109,7 @@ void http_parser_reset(http_parser *parser);
  */
 int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length);
 
-/* True if nothing but empty lines has arrived. */
+/* True if only empty lines have arrived. */
 int http_parser_is_idle(const http_parser *parser);
 
 /* Bytes that http_parser_copy needs for a head of this length: the fields first, then the text. */

@@ -21,10 +21,10 @@
  * too long, the connection ends. */
 #define PATIENCE 4u
 
-int http_building_begin(http_building **place, const http_head_limits *limits, http_section section, void *owner,
+int http_building_begin(http_building **reference, const http_head_limits *limits, http_section section, void *owner,
                         http_request_head *head, http_request_fields *result)
 {
-    http_building *building = *place;
+    http_building *building = *reference;
     if (building == NULL) {
         building = http_alloc_zeroed(sizeof *building);
         if (building == NULL)
@@ -38,7 +38,7 @@ int http_building_begin(http_building **place, const http_head_limits *limits, h
             http_free(building);
             return -1;
         }
-        *place = building;
+        *reference = building;
     }
     *building = (http_building){.owner = owner,
                                 .head = head,
@@ -55,15 +55,15 @@ int http_building_begin(http_building **place, const http_head_limits *limits, h
     return 0;
 }
 
-void http_building_drop(http_building **place)
+void http_building_drop(http_building **reference)
 {
-    http_building *building = *place;
+    http_building *building = *reference;
     if (building != NULL) {
         http_free(building->fields);
         http_free(building->text);
         http_free(building->cookie);
         http_free(building);
-        *place = NULL;
+        *reference = NULL;
     }
 }
 

@@ -1,6 +1,7 @@
 /*
- * http_state.h - the memory of a connection and of a request, laid out by the C compiler. Haskell reads and writes it, one
- * word at a time; see Millrace.Http.Http1.State for what each field means. Must not know: sockets, requests, responses.
+ * http_state.h - the memory of a connection and of a request, laid out by the C compiler. Haskell reads and writes it,
+ * one word at a time; see Millrace.Http.Http1.State for what each field means. Must not know: sockets, requests,
+ * responses.
  *
  * Every field is one word, because Haskell accesses all of them in the same way.
  */

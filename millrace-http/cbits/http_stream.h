@@ -103,8 +103,8 @@ typedef struct http_stream {
     uint8_t has_failed;  /* reset by one side, or about to be */
     uint8_t is_flushed;  /* flushed after the answer */
     uint8_t is_aborted;  /* to be reset when everything flushed is through */
-    uint8_t
-        is_through; /* the head of the answer, and what followed it to the library, is where a reset does not take it back */
+    /* The head of the answer, and what followed it to the library, is where a reset does not take it back. */
+    uint8_t is_through;
     uint8_t is_read;      /* reading fails */
     uint8_t drops_input;  /* bytes that still arrive are dropped */
     uint8_t has_stopped;  /* the client was asked to send no more of the request, or has itself reset its side */

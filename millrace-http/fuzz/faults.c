@@ -1,8 +1,10 @@
 /*
- * faults.c - a target's corpus once more, and each allocation of the code under test fails in turn: nothing crashes, hangs or leaks,
- * and what the target checks still holds. In the objects of that code malloc, calloc and realloc have the names of the functions
- * here; libnghttp2 allocates through them, too. It has no allocator for options and callbacks, so those calls fail as a whole.
- *   faults FILE...         of each file the last allocation, and some drawn by chance; FAULTS=all: every one; FAULTS=20: so many
+ * faults.c - a target's corpus once more, and each allocation of the code under test fails in turn: nothing crashes,
+ * hangs or leaks, and what the target checks still holds. In the objects of that code malloc, calloc and realloc have
+ * the names of the functions here; libnghttp2 allocates through them, too. It has no allocator for options and
+ * callbacks, so those calls fail as a whole.
+ *   faults FILE... of each file the last allocation, and some drawn by chance; FAULTS=all: every one; FAULTS=20: so
+ *   many
  */
 #include <nghttp2/nghttp2.h>
 #include <sanitizer/lsan_interface.h>

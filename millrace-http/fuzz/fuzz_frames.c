@@ -1,7 +1,7 @@
 /*
- * fuzz_frames.c - the HTTP/2 engine and a client that sends any frames in any order. Whatever it sends, the server sends
- * well-formed frames, uses little memory, serves no more requests at a time than it may, and none that a GOAWAY excludes, and leaks
- * nothing.
+ * fuzz_frames.c - the HTTP/2 engine and a client that sends any frames in any order. Whatever it sends, the server
+ * sends well-formed frames, uses little memory, serves no more requests at a time than it may, and none that a GOAWAY
+ * excludes, and leaks nothing.
  */
 #include "fuzz_http2.h"
 #include "http_head.h"
@@ -36,14 +36,14 @@ static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t
     CHECK(w.highest <= w.last);
 }
 
-static void collect(size_t room)
+static void collect(size_t capacity)
 {
     static uint8_t bytes[HTTP2_COLLECT_MIN * 2];
     http_sender sender = HTTP_SENDER_NEW;
     for (;;) {
-        uint64_t result = http2_collect(w.connection, bytes, room, sender);
+        uint64_t result = http2_collect(w.connection, bytes, capacity, sender);
         size_t length = (uint32_t)result;
-        CHECK(length <= room && !(result & HTTP_IS_BUSY));
+        CHECK(length <= capacity && !(result & HTTP_IS_BUSY));
         read_bytes(&w.reader, bytes, length);
         w.is_over = w.is_over || (result & HTTP_IS_OVER);
         if (result & HTTP_HAS_ENDED || length == 0)

@@ -1,6 +1,7 @@
 /*
  * fuzz_head.c - http_parser: the result does not depend on the pieces in which a head arrives. A second, slow parser,
- * which reads whole lines, checks every accepted head by the same rules. The first byte of the input chooses the pieces.
+ * which reads whole lines, checks every accepted head by the same rules. The first byte of the input chooses the
+ * pieces.
  */
 #include <ctype.h>
 #include <strings.h>

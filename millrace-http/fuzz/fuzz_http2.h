@@ -1,6 +1,6 @@
 /*
- * fuzz_http2.h - what the fuzz targets of HTTP/2 share: a client that writes frames, and one that reads all that the server
- * sends and checks that it is well-formed. Must not know: sockets, the clock.
+ * fuzz_http2.h - what the fuzz targets of HTTP/2 share: a client that writes frames, and one that reads all that the
+ * server sends and checks that it is well-formed. Must not know: sockets, the clock.
  */
 #ifndef FUZZ_HTTP2_H
 #define FUZZ_HTTP2_H

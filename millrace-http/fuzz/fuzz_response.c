@@ -100,15 +100,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (size < 5)
         return 0;
     check_date(bytes, size);
-    size_t room = (size_t)(bytes[0] << 8 | bytes[1]) % 4096;
+    size_t capacity = (size_t)(bytes[0] << 8 | bytes[1]) % 4096;
     int status = bytes[2] << 8 | bytes[3];
-    uint8_t *buffer = malloc(room > 0 ? room : 1);
+    uint8_t *buffer = malloc(capacity > 0 ? capacity : 1);
     CHECK(buffer != NULL);
     input in = {bytes + 5, bytes + size};
-    http_head head = {.at = buffer, .limit = buffer + room, .status = (uint32_t)status, .options = bytes[4]};
+    http_head head = {.at = buffer, .limit = buffer + capacity, .status = (uint32_t)status, .options = bytes[4]};
     unsigned fields = 0;
     if (write_head(&head, &in, &fields) == HTTP_HEAD_OK) {
-        CHECK(head.at <= buffer + room);
+        CHECK(head.at <= buffer + capacity);
         check_lines(buffer, head.at, 1 + fields + 2);
     }
     free(buffer);

@@ -1,8 +1,8 @@
 /*
- * fuzz_streams.c - the HTTP/2 engine between an honest client and handlers that do anything in any order, with a model of
- * what must hold: bodies arrive whole and in order in both directions, windows and the number of streams are respected,
- * nothing is reset without a reason, and in the end every finished answer has arrived. If memory was short (faults.c), a handler or the
- * client is told so, or all of it holds.
+ * fuzz_streams.c - the HTTP/2 engine between an honest client and handlers that do anything in any order, with a model
+ * of what must hold: bodies arrive whole and in order in both directions, windows and the number of streams are
+ * respected, nothing is reset without a reason, and in the end every finished answer has arrived. If memory was short
+ * (faults.c), a handler or the client is told so, or all of it holds.
  */
 #include "fuzz_http2.h"
 
@@ -20,7 +20,7 @@ typedef struct model {
     /* The request. */
     uint32_t sent, read; /* bytes of its body */
     uint8_t opened, taken, client_ended, client_reset, released;
-    int64_t room; /* what the server's window has left */
+    int64_t server_window; /* what the server's window has left */
     /* The answer. */
     answer_kind answer;
     uint32_t written, arrived;
@@ -36,8 +36,8 @@ static struct {
     model streams[STREAMS_MAX];
     int count;
     uint64_t now;
-    int64_t room, initial_room;     /* the server's windows */
-    int64_t window, initial_window; /* the client's */
+    int64_t server_window, initial_server_window; /* the server's windows */
+    int64_t window, initial_window;               /* the client's */
     int is_over, is_ending, is_sending;
     int is_told; /* somebody was told that memory was short */
     int has_failed;
@@ -114,10 +114,10 @@ static void on_settings(const uint8_t *payload, size_t length)
 {
     for (; length > 0; payload += 6, length -= 6)
         if (number_at(payload, 2) == NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE) {
-            int64_t change = (int64_t)number_at(payload + 2, 4) - w.initial_room;
-            w.initial_room += change;
+            int64_t change = (int64_t)number_at(payload + 2, 4) - w.initial_server_window;
+            w.initial_server_window += change;
             for (int i = 0; i < w.count; i++)
-                w.streams[i].room += change;
+                w.streams[i].server_window += change;
         }
     put_frame(&w.out, FRAME_SETTINGS, FLAG_ACK, 0, NULL, 0);
 }
@@ -146,9 +146,9 @@ static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t
         break;
     case FRAME_WINDOW:
         if (stream == 0)
-            w.room += number_at(payload, 4);
+            w.server_window += number_at(payload, 4);
         else
-            model_of(stream)->room += number_at(payload, 4);
+            model_of(stream)->server_window += number_at(payload, 4);
         break;
     default:
         break;
@@ -161,22 +161,22 @@ static void note_failure(uint64_t result)
     w.has_failed = w.has_failed || (result & HTTP2_HAS_FAILED);
 }
 
-static void collect_once(size_t room)
+static void collect_once(size_t capacity)
 {
     static uint8_t bytes[HTTP2_COLLECT_MUCH];
-    uint64_t result = http2_collect(w.connection, bytes, room, w.is_sending ? HTTP_SENDER_AGAIN : HTTP_SENDER_NEW);
+    uint64_t result = http2_collect(w.connection, bytes, capacity, w.is_sending ? HTTP_SENDER_AGAIN : HTTP_SENDER_NEW);
     size_t length = (uint32_t)result;
-    CHECK(length <= room && !(result & HTTP_IS_BUSY));
+    CHECK(length <= capacity && !(result & HTTP_IS_BUSY));
     note_failure(result);
     read_bytes(&w.reader, bytes, length);
     w.is_over = w.is_over || (result & HTTP_IS_OVER);
     w.is_sending = !(result & HTTP_HAS_ENDED) && length > 0;
 }
 
-static void collect(size_t room)
+static void collect(size_t capacity)
 {
     do
-        collect_once(room);
+        collect_once(capacity);
     while (w.is_sending);
 }
 
@@ -230,7 +230,7 @@ static void open_stream(int ends)
     *m = (model){.id = 2u * (uint32_t)w.count + 1,
                  .opened = 1,
                  .client_ended = ends != 0,
-                 .room = w.initial_room,
+                 .server_window = w.initial_server_window,
                  .window = w.initial_window};
     w.count++;
     put_request(&w.out, m->id, ends ? FLAG_END_STREAM : 0, ends ? "GET" : "POST", "/", NULL, NULL);
@@ -240,16 +240,16 @@ static void send_body(model *m, uint32_t length, int ends)
 {
     if (!is_open(m) || m->client_ended)
         return;
-    if ((int64_t)length > m->room)
-        length = m->room > 0 ? (uint32_t)m->room : 0;
-    if ((int64_t)length > w.room)
-        length = (uint32_t)w.room;
+    if ((int64_t)length > m->server_window)
+        length = m->server_window > 0 ? (uint32_t)m->server_window : 0;
+    if ((int64_t)length > w.server_window)
+        length = (uint32_t)w.server_window;
     put_frame_head(&w.out, length, FRAME_DATA, ends ? FLAG_END_STREAM : 0, m->id);
     for (uint32_t i = 0; i < length; i++)
         put_number(&w.out, request_byte(m->id, m->sent + i), 1);
     m->sent += length;
-    m->room -= length;
-    w.room -= length;
+    m->server_window -= length;
+    w.server_window -= length;
     m->client_ended = ends != 0;
 }
 
@@ -288,10 +288,10 @@ static void change_initial_window(uint32_t size)
 
 /* What handlers do. */
 
-static void read_body(model *m, size_t room)
+static void read_body(model *m, size_t capacity)
 {
     uint8_t bytes[1024];
-    int64_t count = http_stream_read(m->stream, bytes, room, room % 2);
+    int64_t count = http_stream_read(m->stream, bytes, capacity, capacity % 2);
     for (int64_t i = 0; i < count; i++)
         CHECK(bytes[i] == request_byte(m->id, m->read + (uint32_t)i));
     if (count > 0)
@@ -341,12 +341,12 @@ static int write_as_piece(model *m, uint32_t length)
 static void ask_for_window(model *m)
 {
     feed();
-    int64_t room = http_stream_await_window(m->stream);
+    int64_t window = http_stream_await_window(m->stream);
     int is_over = m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived;
-    CHECK(room > 0 || room == -HTTP_WAIT || (room == -HTTP_GONE && (is_over || tells_of_fault())));
+    CHECK(window > 0 || window == -HTTP_WAIT || (window == -HTTP_GONE && (is_over || tells_of_fault())));
     /* A connection that fails takes no more notice of its windows. */
-    if (room > 0 && !is_over && !is_after_fault())
-        CHECK(room <= w.window && room <= m->window - (int64_t)(m->written - m->arrived));
+    if (window > 0 && !is_over && !is_after_fault())
+        CHECK(window <= w.window && window <= m->window - (int64_t)(m->written - m->arrived));
 }
 
 static void write_body(model *m, uint32_t length)
@@ -522,7 +522,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     memset(w.streams, 0, sizeof w.streams);
     w.now = 1;
     w.out.length = 0;
-    w.room = w.window = w.initial_room = w.initial_window = 65535;
+    w.server_window = w.window = w.initial_server_window = w.initial_window = 65535;
     start_reader(&w.reader);
     w.reader.on_head = on_head;
     w.reader.on_data = on_data;

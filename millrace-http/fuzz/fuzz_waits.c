@@ -1,7 +1,8 @@
 /*
- * fuzz_waits.c - hundreds of streams of one HTTP/2 connection with threads that wait for input, for output, for a window and for the end. A
- * model holds that each wait ends with its notice: when the client sends or resets, when its windows open, or when the connection closes. A
- * notice comes only to a wait. All this holds where memory is short, too (faults.c).
+ * fuzz_waits.c - hundreds of streams of one HTTP/2 connection with threads that wait for input, for output, for a
+ * window and for the end. A model holds that each wait ends with its notice: when the client sends or resets, when its
+ * windows open, or when the connection closes. A notice comes only to a wait. All this holds where memory is short, too
+ * (faults.c).
  */
 #include "fuzz_http2.h"
 

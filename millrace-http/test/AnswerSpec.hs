@@ -174,7 +174,10 @@ spec = do
   describe "setLogger, as in Warp" $
     it "is told of refused requests: of what is known, else of the client alone" $ do
       logged <- newIORef []
-      let logger request status size = modifyIORef' logged ((hostOf (remoteHost request), requestMethod request, rawPathInfo request, statusCode status, size) :)
+      let logger request status size =
+            modifyIORef'
+              logged
+              ((hostOf (remoteHost request), requestMethod request, rawPathInfo request, statusCode status, size) :)
       withServer (setLogger logger . setMaximumBodySize (Just 3)) pong $ \port -> do
         void (exchange port "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
         void (exchange port "PUT /a HTTP/1.1\r\n\r\n")

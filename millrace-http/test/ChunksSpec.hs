@@ -29,7 +29,8 @@ spec = describe "chunked bodies (RFC 9112, 7.1)" $ do
       dechunkPieces (bytewise bytes) `shouldReturn` whole
       forM_ [0 .. B.length bytes] $ \position -> dechunkPieces (piecesAt position bytes) `shouldReturn` whole
   it "may have as many bytes of extensions as of data, and 4096 more" $ do
-    let extended extension bytes = B.concat [C8.pack (showHex (B.length bytes) ""), ";", extension, "\r\n", bytes, "\r\n"]
+    let extended extension bytes =
+          B.concat [C8.pack (showHex (B.length bytes) ""), ";", extension, "\r\n", bytes, "\r\n"]
         many extension bytes = B.concat (replicate 300 (extended extension bytes) ++ ["0\r\n\r\n"])
         signature = "signature=0123456789"
     forM_ [(: []), bytewise] $ \pieces -> do

@@ -59,7 +59,8 @@ spec = do
         map replyStatus . parseReplies <$> exchange port lastGet `shouldReturn` [200]
         readIORef kept >>= mapM_ (`sendEarlyHints` hint)
     it "RFC 9110, 8.6; RFC 9112, 6.1: leaves out what frames a message, and all that a value may not hold" $ do
-      let fields = [("Content-Length", "5"), ("transfer-encoding", "chunked"), ("Connection", "close"), ("X", "a\1b\127c\td")]
+      let fields =
+            [("Content-Length", "5"), ("transfer-encoding", "chunked"), ("Connection", "close"), ("X", "a\1b\127c\td")]
           application request respond = sendEarlyHints request fields >> pong request respond
       withServer id application $ \port -> do
         replies <- parseReplies <$> exchange port lastGet

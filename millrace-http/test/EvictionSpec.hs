@@ -9,7 +9,7 @@ import Control.Exception (mask_)
 import Control.Monad (forM_, replicateM, unless, void, when)
 import Data.IORef
 import Data.List (delete)
-import Millrace.Http.Server.Admission (Candidates (..), Evicted (..), Outcome (..), evict, newEviction)
+import Millrace.Http.Server.Admission (Candidates (..), Evicted (..), EvictionOutcome (..), evict, newEviction)
 import Millrace.Http.Server.Connection (giveWay, isIdle, newServed, runConnection, servedTransport)
 import Millrace.Http.Server.Context (newServerContext)
 import Millrace.Http.Transport (closeTransport)
@@ -73,7 +73,8 @@ spec = describe "newcomers" $ do
         server <- newServerContext (quiet defaultSettings)
         served <- newServed server transport
         void . forkIO . mask_ $ runConnection served pong (closeTransport (servedTransport served))
-        let waitUntil condition = within "the server" $ let go = condition >>= \is -> unless is (threadDelay 1000 >> go) in go
+        let waitUntil condition =
+              within "the server" $ let go = condition >>= \is -> unless is (threadDelay 1000 >> go) in go
         waitUntil (isIdle served)
         clientSend client "GET / HT"
         waitUntil (not <$> isIdle served)
@@ -99,7 +100,7 @@ find crowd = do
   Candidates <$> readIORef (preferred crowd) <*> readIORef (others crowd)
 
 -- A connection that has ended must not be tried again.
-endAll :: Crowd -> Int -> IO Outcome
+endAll :: Crowd -> Int -> IO EvictionOutcome
 endAll crowd one = do
   there <- elem one <$> ((++) <$> readIORef (preferred crowd) <*> readIORef (others crowd))
   when

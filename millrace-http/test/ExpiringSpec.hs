@@ -44,7 +44,7 @@ spec = do
       discarded `shouldBecome` "a"
       remember entries "b" 1 'b'
       discarded `shouldBecome` "ba"
-    it "is discarded when something takes its place, or all of the room" $ do
+    it "is discarded when something takes its place, or all of the capacity" $ do
       (entries, discarded) <- noting 60000000
       remember entries "a" 16 'a'
       remember entries "a" 16 'b'

@@ -211,8 +211,8 @@ spec = do
         ("in an application", id, \_ _ -> throwIO bottom),
         ("in setOnClose", setOnClose (\_ -> throwIO bottom), pong)
       ]
-      $ \(place, change, application) ->
-        it (place ++ ": the connection is closed, and counted no longer") $ do
+      $ \(where_, change, application) ->
+        it (where_ ++ ": the connection is closed, and counted no longer") $ do
           let silently = setFork (\serve -> void (forkIOWithUnmask (\unmask -> serve unmask `catch` unsaid)))
           (state, settings) <- makeServerState (change (silently defaultSettings))
           withApplicationSettings settings (return application) $ \port -> within "the end of the connection" $ do

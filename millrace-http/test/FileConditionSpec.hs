@@ -17,7 +17,9 @@ spec :: Spec
 spec = around withFiles $ do
   describe "a Last-Modified of the application's" $
     it "is the one that preconditions are about (RFC 9110, 13.1.3)" $ \folder -> do
-      let application _ respond = respond (responseFile status200 [("Last-Modified", "Wed, 02 Jan 2019 00:00:00 GMT")] (folder </> "small") Nothing)
+      let application _ respond =
+            respond
+              (responseFile status200 [("Last-Modified", "Wed, 02 Jan 2019 00:00:00 GMT")] (folder </> "small") Nothing)
           status date = replyStatus <$> decided application methodGet "" [("If-Modified-Since", date)]
       status "Tue, 01 Jan 2019 00:00:00 GMT" `shouldReturn` 200
       status "Wed, 02 Jan 2019 00:00:00 GMT" `shouldReturn` 304
@@ -32,7 +34,15 @@ spec = around withFiles $ do
           >>= \reply ->
             (replyStatus reply, headerOf "etag" reply) `shouldBe` (status, Just "\"tag\"")
   describe "an answer instead of a file says nothing of that one's body, nor that it may be kept (RFC 9111, 3)" $ do
-    let given = [("content-type", "text/html"), ("content-encoding", "gzip"), ("content-length", "5"), ("cache-control", "max-age=60"), ("expires", "Thu, 01 Dec 2033 00:00:00 GMT"), ("etag", "\"one\""), ("vary", "X")]
+    let given =
+          [ ("content-type", "text/html"),
+            ("content-encoding", "gzip"),
+            ("content-length", "5"),
+            ("cache-control", "max-age=60"),
+            ("expires", "Thu, 01 Dec 2033 00:00:00 GMT"),
+            ("etag", "\"one\""),
+            ("vary", "X")
+          ]
     forM_
       [ (416, "small", ("Range", "bytes=5000-"), ["etag", "vary"]),
         (412, "small", ("If-Match", "\"other\""), ["etag", "vary"]),
@@ -40,13 +50,22 @@ spec = around withFiles $ do
       ]
       $ \(status, name, field, kept) ->
         it (show status) $ \folder -> do
-          let application _ respond = respond (responseFile status200 [(CI.mk key, value) | (key, value) <- given] (folder </> name) Nothing)
+          let application _ respond =
+                respond (responseFile status200 [(CI.mk key, value) | (key, value) <- given] (folder </> name) Nothing)
           decided application methodGet "" [field] >>= \reply ->
             (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given])
               `shouldBe` (status, kept)
   it "a 304 tells what caches need to update the file that they have, and nothing else of it (RFC 9110, 15.4.5)" $
     \folder -> do
-      let given = [("content-type", "text/html"), ("content-encoding", "gzip"), ("content-length", "5"), ("content-location", "/one"), ("cache-control", "max-age=60"), ("etag", "\"one\""), ("vary", "X")]
+      let given =
+            [ ("content-type", "text/html"),
+              ("content-encoding", "gzip"),
+              ("content-length", "5"),
+              ("content-location", "/one"),
+              ("cache-control", "max-age=60"),
+              ("etag", "\"one\""),
+              ("vary", "X")
+            ]
           application _ respond =
             respond (responseFile status200 [(CI.mk key, value) | (key, value) <- given] (folder </> "small") Nothing)
       decided application methodGet "" [("If-None-Match", "\"one\"")] >>= \reply ->

@@ -32,7 +32,9 @@ spec = around withFiles $ do
         (replyStatus reply, headerOf "content-range" reply) `shouldBe` (416, Just "bytes */1000")
     forM_ [(416, "Range", "bytes=5000-"), (412, "If-Match", "\"other\"")] $ \(status, field, value) ->
       it ("a " ++ show status ++ " does not have the Content-Length that the application gave") $ \folder -> do
-        let application _ respond = respond (responseFile status200 [("Content-Length", "1000"), ("ETag", "\"one\"")] (folder </> "small") Nothing)
+        let application _ respond =
+              respond
+                (responseFile status200 [("Content-Length", "1000"), ("ETag", "\"one\"")] (folder </> "small") Nothing)
         withServer id application $ \port -> do
           bytes <-
             exchange
@@ -60,7 +62,9 @@ spec = around withFiles $ do
             (concatMap part [("0-1", 0, 2), ("500-502", 500, 3), ("999-999", 999, 1)] ++ ["\r\n--", boundary, "--\r\n"])
         headerOf "content-range" reply `shouldBe` Nothing
     it "RFC 9110, 5.5: the type that the application gives to several cannot end its line" $ \folder -> do
-      let application _ respond = respond (responseFile status200 [("Content-Type", "text/plain\r\nX-Injected: y")] (folder </> "small") Nothing)
+      let application _ respond =
+            respond
+              (responseFile status200 [("Content-Type", "text/plain\r\nX-Injected: y")] (folder </> "small") Nothing)
       reply <- decided application methodGet "" [("Range", "bytes=0-1,500-502")]
       replyBody reply `shouldSatisfy` B.isInfixOf "\r\nContent-Type: text/plain  X-Injected: y\r\nContent-Range: "
     it "several that are large arrive whole" $ \folder ->

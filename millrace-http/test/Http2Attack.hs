@@ -1,9 +1,10 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Attacks by clients of HTTP/2, and what they may cost. The server is a process of its own, with default limits except for
--- shorter times. While an attack runs, another connection asks and must be answered soon, and the server may use only so
--- much processor time and memory. How soon is judged by a second server, which nobody attacks, on the same machine.
+-- | Attacks by clients of HTTP/2, and what they may cost. The server is a process of its own, with default limits
+-- except for shorter times. While an attack runs, another connection asks and must be answered soon, and the server may
+-- use only so much processor time and memory. How soon is judged by a second server, which nobody attacks, on the same
+-- machine.
 module Http2Attack
   ( -- * The attacked server
     serveAttacked,
@@ -122,7 +123,7 @@ data Damage = Damage
     damageBytes :: !Int,
     -- | The 99th percentile of the time that others waited for an answer.
     damageOthers :: !Double,
-    -- | The same on a server that is not attacked.
+    -- | The 99th percentile on a server that is not attacked.
     damageElsewhere :: !Double,
     -- | The most handlers that ran at the same time.
     damageHandlers :: !Int

@@ -36,27 +36,28 @@ spec = describe "HTTP/2" $ do
         answer <- ask http2 (post "/" []) body
         (answerStatus answer, B.length (answerBody answer), answerBody answer == body)
           `shouldBe` (Just 200, B.length body, True)
-    forM_ [("whole", Nothing), ("known when its bytes have been sent", Just 0), ("with trailers", Just 1)] $ \(how, streamed) ->
-      it ("ends an answer that uses up the client's window, and waits for nothing: " ++ how) $ do
-        sent <- newEmptyMVar
-        let bytes = B.replicate 65535 97
-            application request respond = case streamed of
-              Nothing -> respond (responseLBS status200 [] (L.fromStrict bytes))
-              Just count -> do
-                setHTTP2Data
-                  request
-                  (Just defaultHTTP2Data {http2dataTrailers = \_ -> return (Trailers (trailerLines count))})
-                respond . responseStream status200 [] $ \write flush ->
-                  write (byteString bytes) >> flush >> takeMVar sent
-        withServerOver medium id application $ \server ->
-          withHttp2As polite {conductWindows = conductWindows silent} [] server $ \http2 -> do
-            stream <- openStream http2 [EndStream] (get "/" [])
-            forM_ streamed $ \_ -> do
-              _ <- awaitStream ((== 65535) . B.length . answerBody) http2 stream
-              putMVar sent ()
-            answer <- awaitAnswer http2 stream
-            (answerEnd answer, B.length (answerBody answer), answerTrailers answer)
-              `shouldBe` (Complete, 65535, maybe [] trailerLines streamed)
+    forM_ [("whole", Nothing), ("known when its bytes have been sent", Just 0), ("with trailers", Just 1)] $
+      \(how, streamed) ->
+        it ("ends an answer that uses up the client's window, and waits for nothing: " ++ how) $ do
+          sent <- newEmptyMVar
+          let bytes = B.replicate 65535 97
+              application request respond = case streamed of
+                Nothing -> respond (responseLBS status200 [] (L.fromStrict bytes))
+                Just count -> do
+                  setHTTP2Data
+                    request
+                    (Just defaultHTTP2Data {http2dataTrailers = \_ -> return (Trailers (trailerLines count))})
+                  respond . responseStream status200 [] $ \write flush ->
+                    write (byteString bytes) >> flush >> takeMVar sent
+          withServerOver medium id application $ \server ->
+            withHttp2As polite {conductWindows = conductWindows silent} [] server $ \http2 -> do
+              stream <- openStream http2 [EndStream] (get "/" [])
+              forM_ streamed $ \_ -> do
+                _ <- awaitStream ((== 65535) . B.length . answerBody) http2 stream
+                putMVar sent ()
+              answer <- awaitAnswer http2 stream
+              (answerEnd answer, B.length (answerBody answer), answerTrailers answer)
+                `shouldBe` (Complete, 65535, maybe [] trailerLines streamed)
     it "ends an empty answer while the client's window is closed" $ do
       flushed <- newEmptyMVar
       let application _ respond = respond . responseStream status200 [] $ \_ flush -> flush >> takeMVar flushed

@@ -3,7 +3,7 @@
 
 -- | A client of HTTP/2 for tests, one thread for each connection. It speaks in frames ('sendFrames', 'nextEvent'), or
 -- in requests and answers ('ask'). It is polite unless told otherwise: it acknowledges settings and pings and gives the
--- server new room in its windows. Everything it waits for has a time limit.
+-- server new windows. Everything it waits for has a time limit.
 --
 -- The connection is a pair of functions on bytes, so it may be a socket, memory or TLS ('http2Over').
 module Http2Client
@@ -100,16 +100,16 @@ data Http2 = Http2
     http2Block :: IORef (Maybe (StreamId, EndOfStream, [ByteString])),
     http2Next :: IORef StreamId,
     http2Answers :: IORef (Map.Map StreamId Answer),
-    http2Room :: IORef Room
+    http2SendWindows :: IORef SendWindows
   }
 
 -- | The rest of the server's windows.
-data Room = Room
-  { roomConnection :: !Int,
+data SendWindows = SendWindows
+  { sendConnection :: !Int,
     -- | The window of a stream on which nothing was sent.
-    roomInitial :: !Int,
+    sendInitial :: !Int,
     -- | The difference to that.
-    roomStreams :: !(Map.Map StreamId Int)
+    sendStreams :: !(Map.Map StreamId Int)
   }
 
 data EndOfStream = Last | MoreComes
@@ -138,7 +138,7 @@ http2Over conduct sending receiving =
     <*> newIORef Nothing
     <*> newIORef 1
     <*> newIORef Map.empty
-    <*> newIORef (Room 65535 65535 Map.empty)
+    <*> newIORef (SendWindows 65535 65535 Map.empty)
 
 -- | Sends the preface and settings. Waits for nothing.
 handshake :: Http2 -> [(Setting, Word)] -> IO ()
@@ -333,14 +333,16 @@ note http2 event = case event of
   GotReset stream code ->
     change stream (\answer -> if answerEnd answer == Complete then answer else answer {answerEnd = ResetWith code})
   GotWindow 0 size ->
-    modifyIORef' (http2Room http2) (\room -> room {roomConnection = roomConnection room + fromIntegral size})
+    modifyIORef'
+      (http2SendWindows http2)
+      (\windows -> windows {sendConnection = sendConnection windows + fromIntegral size})
   GotWindow stream size ->
     modifyIORef'
-      (http2Room http2)
-      (\room -> room {roomStreams = Map.insertWith (+) stream (fromIntegral size) (roomStreams room)})
+      (http2SendWindows http2)
+      (\windows -> windows {sendStreams = Map.insertWith (+) stream (fromIntegral size) (sendStreams windows)})
   GotSettings settings ->
     forM_ (lookup InitialWindowSize settings) $ \size ->
-      modifyIORef' (http2Room http2) (\room -> room {roomInitial = fromIntegral size})
+      modifyIORef' (http2SendWindows http2) (\windows -> windows {sendInitial = fromIntegral size})
   _ -> return ()
   where
     change stream f = modifyIORef' (http2Answers http2) (Map.alter (Just . f . fromMaybe nothingYet) stream)
@@ -378,24 +380,24 @@ sendRequest http2 fields body
 -- | Sends a nonempty part of a request's body; the flags are for its last frame. Waits for the server's windows. Stops
 -- when the stream has ended.
 sendBody :: Http2 -> StreamId -> [Flag] -> ByteString -> IO ()
-sendBody http2 stream flags = within 30 "room in the server's windows" . go
+sendBody http2 stream flags = within 30 "the server's windows" . go
   where
     go bytes = do
-      room <- readIORef (http2Room http2)
+      windows <- readIORef (http2SendWindows http2)
       over <- maybe False ((/= Open) . answerEnd) . Map.lookup stream <$> readIORef (http2Answers http2)
-      let spent = Map.findWithDefault 0 stream (roomStreams room)
-          (piece, rest) = B.splitAt (minimum [16384, roomConnection room, roomInitial room + spent]) bytes
+      let spent = Map.findWithDefault 0 stream (sendStreams windows)
+          (piece, rest) = B.splitAt (minimum [16384, sendConnection windows, sendInitial windows + spent]) bytes
           size = B.length piece
       unless over $
         if size == 0
           then nextEvent http2 >>= \event -> unless (event == Closed) (go bytes)
           else do
             writeIORef
-              (http2Room http2)
-              room
-                { roomConnection =
-                    roomConnection room - size,
-                  roomStreams = Map.insert stream (spent - size) (roomStreams room)
+              (http2SendWindows http2)
+              windows
+                { sendConnection =
+                    sendConnection windows - size,
+                  sendStreams = Map.insert stream (spent - size) (sendStreams windows)
                 }
             sendFrame http2 (dataFrame stream (if B.null rest then flags else []) piece)
             unless (B.null rest) (go rest)

@@ -33,7 +33,8 @@ failsIn change expected = do
   where
     go program port tries = do
       (_, output, _) <- readProcessWithExitCode program ["-h", "127.0.0.1", "-p", show port, "--timeout", "5"] ""
-      let failures = takeWhile (not . ("Finished" `isInfixOf`)) (dropWhile (not . ("Failures" `isInfixOf`)) (lines output))
+      let failures =
+            takeWhile (not . ("Finished" `isInfixOf`)) (dropWhile (not . ("Failures" `isInfixOf`)) (lines output))
           names = [name | line <- failures, "\215" `isInfixOf` line, name <- [drop 2 (dropWhile (/= ':') line)]]
           whole =
             ( show (145 - length expected)

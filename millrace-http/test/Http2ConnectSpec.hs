@@ -101,44 +101,45 @@ spec = describe "HTTP/2" $ do
         (try (send' "late") >>= either return (const (fail "was sent"))) `shouldReturn` UsedTooLate
         (either id (\bytes -> if B.null bytes then UsedTooLate else error "received") <$> try receive')
           `shouldReturn` UsedTooLate
-    it "gives an application of WebSockets a key, whatever the client has sent, and drops what it makes of it (RFC 8441, section 5)" $ do
-      let application request respond = respond (responseRaw (raw request) (responseLBS status200 [] ""))
-          raw :: Request -> IO ByteString -> (ByteString -> IO ()) -> IO ()
-          raw request _ send' = do
-            send'
-              "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: \
-              \Upgrade\r\nSec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
-            send'
-              ( C8.pack
-                  ( show
-                      ( [ value
-                          | (name, value) <-
-                              requestHeaders request,
-                            name `elem` ["Sec-WebSocket-Key", "Sec-WebSocket-Version"]
-                        ],
-                        requestMethod request
-                      )
-                  )
+    it "gives an application of WebSockets a key, whatever the client has sent, and drops what it makes of it (RFC 8441, section 5)" $
+      do
+        let application request respond = respond (responseRaw (raw request) (responseLBS status200 [] ""))
+            raw :: Request -> IO ByteString -> (ByteString -> IO ()) -> IO ()
+            raw request _ send' = do
+              send'
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: \
+                \Upgrade\r\nSec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
+              send'
+                ( C8.pack
+                    ( show
+                        ( [ value
+                            | (name, value) <-
+                                requestHeaders request,
+                              name `elem` ["Sec-WebSocket-Key", "Sec-WebSocket-Version"]
+                          ],
+                          requestMethod request
+                        )
+                    )
+                )
+        serving application $ \http2 -> forM_ [[], [("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")]] $ \key -> do
+          stream <-
+            openStream
+              http2
+              [EndStream]
+              ( [ (":method", "CONNECT"),
+                  (":protocol", "websocket"),
+                  (":scheme", "http"),
+                  (":authority", "a"),
+                  (":path", "/chat"),
+                  ("sec-websocket-version", "13")
+                ]
+                  ++ key
               )
-      serving application $ \http2 -> forM_ [[], [("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")]] $ \key -> do
-        stream <-
-          openStream
-            http2
-            [EndStream]
-            ( [ (":method", "CONNECT"),
-                (":protocol", "websocket"),
-                (":scheme", "http"),
-                (":authority", "a"),
-                (":path", "/chat"),
-                ("sec-websocket-version", "13")
-              ]
-                ++ key
-            )
-        answer <- awaitAnswer http2 stream
-        (answerBody answer, [field | field@(name, _) <- answerHead answer, name `notElem` ["date", "server"]])
-          `shouldBe` ( "([\"13\",\"AAAAAAAAAAAAAAAAAAAAAA==\"],\"GET\")",
-                       [(":status", "200"), ("sec-websocket-protocol", "chat")]
-                     )
+          answer <- awaitAnswer http2 stream
+          (answerBody answer, [field | field@(name, _) <- answerHead answer, name `notElem` ["date", "server"]])
+            `shouldBe` ( "([\"13\",\"AAAAAAAAAAAAAAAAAAAAAA==\"],\"GET\")",
+                         [(":status", "200"), ("sec-websocket-protocol", "chat")]
+                       )
   describe "setOnAnswer, of an extended CONNECT" $ do
     forM_
       [ ("is accepted", ["HTTP/1.1 101 Switching", " Protocols\r\n\r\nab", "c"], (200, "OK"), 3),

@@ -45,14 +45,15 @@ spec = describe "HTTP/2" $ do
         receiveAll client
       B.drop 3 (B.take 4 answer) `shouldBe` "\4"
   it "is not what a connection speaks that begins like the preface, wherever that is cut" $
-    withServer id pong $ \port -> forM_ ["PRI * HTTP/2.0\r\nHost: a\r\n\r\n", "PRI / HTTP/1.1\r\nHost: a\r\n\r\n"] $ \bytes -> do
-      statuses <- forM [1, 4, 8, 16, 20] $ \cut -> do
-        let (first, second) = B.splitAt cut bytes
-        withConnection port $ \client -> do
-          send client first >> threadDelay 20000
-          closing (send client second) >> closing (sendEnd client)
-          statusOf <$> receiveAll client
-      statuses `shouldBe` replicate 5 (if "HTTP/2" `B.isInfixOf` bytes then 400 else 200)
+    withServer id pong $ \port ->
+      forM_ ["PRI * HTTP/2.0\r\nHost: a\r\n\r\n", "PRI / HTTP/1.1\r\nHost: a\r\n\r\n"] $ \bytes -> do
+        statuses <- forM [1, 4, 8, 16, 20] $ \cut -> do
+          let (first, second) = B.splitAt cut bytes
+          withConnection port $ \client -> do
+            send client first >> threadDelay 20000
+            closing (send client second) >> closing (sendEnd client)
+            statusOf <$> receiveAll client
+        statuses `shouldBe` replicate 5 (if "HTTP/2" `B.isInfixOf` bytes then 400 else 200)
   it "must be recognised within the time of a head, however slowly its bytes come" $
     withServer (setHTTP1Disabled . setHeaderTimeout 1) pong $ \port -> withConnection port $ \client -> do
       let dribble = forM_ [1 .. 60 :: Int] $ \_ -> closing (send client "a") >> threadDelay 200000

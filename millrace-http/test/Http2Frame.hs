@@ -280,7 +280,7 @@ word16 :: Word16 -> ByteString
 word16 value = B.pack [fromIntegral (value `shiftR` 8), fromIntegral value]
 
 word32 :: Word32 -> ByteString
-word32 value = B.pack [fromIntegral (value `shiftR` places) | places <- [24, 16, 8, 0]]
+word32 value = B.pack [fromIntegral (value `shiftR` shift) | shift <- [24, 16, 8, 0]]
 
 -- | The number at an offset; missing bytes are zeros.
 word32At :: Int -> ByteString -> Word32
@@ -351,15 +351,15 @@ newDecoder = do
 decodeBlock :: Decoder -> ByteString -> IO Fields
 decodeBlock (Decoder pointer) block =
   withForeignPtr pointer $ \decoder -> BU.unsafeUseAsCStringLen block $ \(bytes, size) -> do
-    written <- BI.createAndTrim' room $ \target -> do
-      result <- c_inflateBlock decoder (castPtr bytes) (fromIntegral size) target (fromIntegral room)
+    written <- BI.createAndTrim' capacity $ \target -> do
+      result <- c_inflateBlock decoder (castPtr bytes) (fromIntegral size) target (fromIntegral capacity)
       return (0, max 0 (fromIntegral result), result)
     case written of
       (flat, result)
         | result >= 0 -> fieldsOf flat
         | otherwise -> fail ("malformed header block " ++ show block)
   where
-    room = 131072
+    capacity = 131072
 
 -- The lengths are in the machine's own order of bytes.
 fieldsOf :: ByteString -> IO Fields

@@ -44,9 +44,9 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
     it "priorities in a circle (CVE-2019-9513)" . survives . costing 0.1 . attack $ \http2 number ->
       sendFrames
         http2
-        [priorityFrame (streamOf (number + place)) (streamOf (number + place + 1)) 7 | place <- [0 .. 49]]
+        [priorityFrame (streamOf (number + index)) (streamOf (number + index + 1)) 7 | index <- [0 .. 49]]
     it "PRIORITY_UPDATE" . survives . costing 0.3 . attack $ \http2 number ->
-      sendFrames http2 [priorityUpdate (streamOf (number + place)) "u=1" | place <- [0 .. 49]]
+      sendFrames http2 [priorityUpdate (streamOf (number + index)) "u=1" | index <- [0 .. 49]]
     it "WINDOW_UPDATE" . survives . costing 0.2 $
       (attack (\http2 _ -> sendFrames http2 (replicate 50 (windowUpdate 1 1))))
         { attackBegin = \http2 -> sendFrame http2 (requestOf 0 "/read" [])
@@ -61,7 +61,7 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
   describe "windows" $ do
     it "large answers, a byte at a time (CVE-2019-9511)" . survives . costing 0.25 $
       ( attack $ \http2 number ->
-          sendFrames http2 [windowUpdate (streamOf ((number + place) `mod` 50)) 1 | place <- [0 .. 9]]
+          sendFrames http2 [windowUpdate (streamOf ((number + index) `mod` 50)) 1 | index <- [0 .. 9]]
             >> sendFrame http2 (windowUpdate 0 10)
       )
         { attackSettings = [(InitialWindowSize, 0)],

@@ -44,34 +44,36 @@ spec = describe "HTTP/2" $ do
             ++ [windowUpdate 0 200000]
         )
       finished http2 streams `shouldReturn` reverse streams
-  it "does not blame the client for an answer that waits behind a more urgent one, but for one whose window it keeps closed" $ do
-    let application request respond =
-          respond (responseLBS status200 [] (L.replicate (if rawPathInfo request == "/small" then 100 else 400000) 97))
-        urgency number = [("priority", C8.pack ("u=" ++ show (number :: Int)))]
-    withServer (setSendTimeout 2) application $ \port ->
-      withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 0)] port $ \http2 -> do
-        let ask' path number room = do
-              stream <- openStream http2 [EndStream] (get path (urgency number))
-              stream <$ sendFrames http2 [windowUpdate stream room | room > 0]
-            -- The connection's window opens by a little at a time, all of which goes to the most urgent answer.
-            trickle = sendFrame http2 (windowUpdate 0 100) >> threadDelay 50000
-            trickleUntilReset [] = return ()
-            trickleUntilReset streams = do
-              trickle
-              events <- untilSilence 1000 http2
-              unless
-                (Closed `elem` events)
-                (trickleUntilReset [stream | stream <- streams, not (any (isReset stream) events)])
-        urgent <- ask' "/" 0 1000000
-        void (awaitStream ((>= 65535) . B.length . answerBody) http2 urgent)
-        waiting <- mapM (\path -> ask' path 7 1000000) ["/", "/small"]
-        closed <- mapM (\path -> ask' path 7 0) ["/", "/small"]
-        within "the resets" (trickleUntilReset closed)
-        replicateM_ 20 trickle
-        sendFrame http2 (windowUpdate 0 2000000)
-        forM_ (zip (urgent : waiting) [400000, 400000, 100]) $ \(stream, size) -> do
-          answer <- awaitAnswer http2 stream
-          (answerEnd answer, B.length (answerBody answer)) `shouldBe` (Complete, size)
+  it "does not blame the client for an answer that waits behind a more urgent one, but for one whose window it keeps closed" $
+    do
+      let application request respond =
+            respond
+              (responseLBS status200 [] (L.replicate (if rawPathInfo request == "/small" then 100 else 400000) 97))
+          urgency number = [("priority", C8.pack ("u=" ++ show (number :: Int)))]
+      withServer (setSendTimeout 2) application $ \port ->
+        withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 0)] port $ \http2 -> do
+          let ask' path number window = do
+                stream <- openStream http2 [EndStream] (get path (urgency number))
+                stream <$ sendFrames http2 [windowUpdate stream window | window > 0]
+              -- The connection's window opens by a little at a time, all of which goes to the most urgent answer.
+              trickle = sendFrame http2 (windowUpdate 0 100) >> threadDelay 50000
+              trickleUntilReset [] = return ()
+              trickleUntilReset streams = do
+                trickle
+                events <- untilSilence 1000 http2
+                unless
+                  (Closed `elem` events)
+                  (trickleUntilReset [stream | stream <- streams, not (any (isReset stream) events)])
+          urgent <- ask' "/" 0 1000000
+          void (awaitStream ((>= 65535) . B.length . answerBody) http2 urgent)
+          waiting <- mapM (\path -> ask' path 7 1000000) ["/", "/small"]
+          closed <- mapM (\path -> ask' path 7 0) ["/", "/small"]
+          within "the resets" (trickleUntilReset closed)
+          replicateM_ 20 trickle
+          sendFrame http2 (windowUpdate 0 2000000)
+          forM_ (zip (urgent : waiting) [400000, 400000, 100]) $ \(stream, size) -> do
+            answer <- awaitAnswer http2 stream
+            (answerEnd answer, B.length (answerBody answer)) `shouldBe` (Complete, size)
   it "lets a handler go on that flushes a little while another answer is endless" $ do
     -- The client takes everything at once, and by the time of the next send the other handler has more.
     (gate, flushing, sends, made) <-

@@ -45,7 +45,7 @@ answeredTo client change application request = do
   (outcome, result) <- outcomeFor client change application request
   either throwIO return (result <$ outcome)
 
--- | The same, and how the service of the request ended.
+-- | What a client receives, and how the service of the request ended.
 outcomeFor :: Client -> (Settings -> Settings) -> Application -> Request -> IO (Either SomeException (), Received)
 outcomeFor client change application request = do
   memory <- newMemoryExchange client

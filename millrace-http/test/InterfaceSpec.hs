@@ -7,7 +7,19 @@ import Control.Concurrent (getNumCapabilities, myThreadId, setNumCapabilities, t
 import Control.Concurrent.Async (async, wait, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
-import Control.Exception (ErrorCall (..), IOException, MaskingState (..), SomeException, bracket, bracket_, getMaskingState, mask_, onException, throwIO, try)
+import Control.Exception
+  ( ErrorCall (..),
+    IOException,
+    MaskingState (..),
+    SomeException,
+    bracket,
+    bracket_,
+    getMaskingState,
+    mask_,
+    onException,
+    throwIO,
+    try,
+  )
 import Control.Monad (forM_, join, replicateM, unless, void, when)
 import qualified Data.ByteString as B
 import Data.Either (isLeft)

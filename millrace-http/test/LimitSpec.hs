@@ -152,7 +152,8 @@ spec = do
       withServer (setMaximumConnections (Just 3)) application $ \port -> do
         answers <- forConcurrently [1 .. 30 :: Int] (const (exchange port "GET / HTTP/1.0\r\n\r\n"))
         map statusOf answers `shouldBe` replicate 30 200
-        readIORef now >>= (`shouldSatisfy` (<= 4)) . snd -- two accepting threads may both find room for one connection
+        readIORef now
+          >>= (`shouldSatisfy` (<= 4)) . snd -- two accepting threads may both find a free slot for one connection
   where
     becomeIdle client = do
       send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -1,5 +1,5 @@
--- | The examples that also hold where a connection carries many requests at a time: over HTTP\/2 here, and over HTTP\/3 in another package. A
--- client translates what they send and receive ("SpeakingHttp2").
+-- | The examples that also hold where a connection carries many requests at a time: over HTTP\/2 here, and over HTTP\/3
+-- in another package. A client translates what they send and receive ("SpeakingHttp2").
 module MultiplexedExamples (examples, leftOut) where
 
 import qualified AnswerSpec
@@ -22,8 +22,8 @@ import qualified StreamedResponseSpec
 import Test.Hspec (Spec)
 import qualified TimeSpec
 
--- | The groups that speak of requests and responses. The other groups are about HTTP\/1: parsing and chunks, early flushes, the proxy's header,
--- shutting down, descriptors that are used up, lenience.
+-- | The groups that speak of requests and responses. The other groups are about HTTP\/1: parsing and chunks, early
+-- flushes, the proxy's header, shutting down, descriptors that are used up, lenience.
 examples :: Spec
 examples = do
   ConnectionSpec.spec
@@ -48,7 +48,8 @@ examples = do
 -- | Examples of these groups that do not hold there, by a part of their names.
 leftOut :: [String]
 leftOut =
-  [ -- Bytes that are no request of HTTP/1, and heads that are cut off or slow: "Http2RefusalSpec" and "Http2AttackSpec" have HTTP/2's.
+  [ -- Bytes that are no request of HTTP/1, and heads that are cut off or slow: "Http2RefusalSpec" and "Http2AttackSpec"
+    -- have HTTP/2's.
     "setOnAnswer, of what is refused",
     "to bad requests too",
     "refuses an invalid one",
@@ -62,7 +63,8 @@ leftOut =
     "are no request that was cut off",
     "does not hold back the answer while it waits for something",
     "is told of refused requests",
-    -- The end of the connection, of which a response of HTTP/1 says that it comes, or which is the end of a body. Here the stream ends.
+    -- The end of the connection, of which a response of HTTP/1 says that it comes, or which is the end of a body. Here
+    -- the stream ends.
     "HTTP/1.0 with keep-alive keeps it",
     "the application may close",
     "the application's close counts",
@@ -83,11 +85,13 @@ leftOut =
     "setMaximumRequests",
     "setMaximumBodyFlush",
     "setGracefulCloseTimeout1",
-    -- Requests that are sent before the last one is answered: over HTTP/2 they are streams at a time, and "Http2Spec" has them. The client here
-    -- sends one when the last one is answered, and these examples wait for what comes of the others.
+    -- Requests that are sent before the last one is answered: over HTTP/2 they are streams at a time, and "Http2Spec"
+    -- has them. The client here sends one when the last one is answered, and these examples wait for what comes of the
+    -- others.
     "an application that stops waiting",
     "cut off while its answers are being sent",
-    -- HTTP/2 has no reason phrases, no absolute targets and no version 1.0, and needs an extended CONNECT for raw responses.
+    -- HTTP/2 has no reason phrases, no absolute targets and no version 1.0, and needs an extended CONNECT for raw
+    -- responses.
     "status and reason are the application's",
     "in the reason",
     "setNoParsePath",

@@ -179,20 +179,21 @@ examples medium = describe "a slow request behind fast ones" $ do
                         answering = respond (responseLBS status200 [] (L.fromStrict body))
                     outcome <- timeout 300000 answering
                     maybe (tryPutMVar impatient () >> next answering) return outcome
-              withServerOver medium (setOnException (\_ failure -> modifyIORef' reports (failure :))) application $ \port ->
-                withSmallConnection port $ \client -> do
-                  let count = 2000
-                  withAsync
-                    ( void
-                        (try (send client (B.concat (map (get . nameOf) [1 .. count]))) :: IO (Either IOException ()))
-                    )
-                    $ \_ ->
-                      do
-                        early <- within "the application's patience" (receiveUntilFilled impatient client)
-                        bodies <- replyBodies early client count
-                        zip [1 ..] bodies
-                          `shouldSatisfy` all
-                            (\(number, body) -> body == pageOf number || body == "Something went wrong")
+              withServerOver medium (setOnException (\_ failure -> modifyIORef' reports (failure :))) application $
+                \port ->
+                  withSmallConnection port $ \client -> do
+                    let count = 2000
+                    withAsync
+                      ( void
+                          (try (send client (B.concat (map (get . nameOf) [1 .. count]))) :: IO (Either IOException ()))
+                      )
+                      $ \_ ->
+                        do
+                          early <- within "the application's patience" (receiveUntilFilled impatient client)
+                          bodies <- replyBodies early client count
+                          zip [1 ..] bodies
+                            `shouldSatisfy` all
+                              (\(number, body) -> body == pageOf number || body == "Something went wrong")
               faults <- readIORef reports
               filter (\failure -> isNothing (fromException failure :: Maybe IOException)) faults
                 `shouldSatisfy` all ((== Just GivenUp) . fromException)
@@ -226,9 +227,9 @@ examples medium = describe "a slow request behind fast ones" $ do
       if isJust looked && sent < 20000 then askUntilStuck asked client (sent + 1) else return (sent + 1 :: Int)
     -- The server may be stuck between two requests, where no application waits. It goes on when the client reads
     -- something.
-    receiveUntilFilled place client = do
-      filled <- timeout 1000000 (takeMVar place)
-      if isJust filled then return B.empty else B.append <$> receive client <*> receiveUntilFilled place client
+    receiveUntilFilled filling client = do
+      filled <- timeout 1000000 (takeMVar filling)
+      if isJust filled then return B.empty else B.append <$> receive client <*> receiveUntilFilled filling client
     -- Of this many responses, or of those that are whole when the connection ends. They begin with bytes that were
     -- received already.
     replyBodies early client count = go (early, count :: Int)

@@ -157,7 +157,8 @@ examples medium = do
             (map (headerOf "connection") replies, seconds < 15) `shouldBe` ([Just "close"], True)
     it "RFC 9112, 9.6: a stream that is not made of one, or only of its beginning, says so, too, if it is not flushed" $
       forM_ [const (return ()), void . getRequestBodyChunk] $ \reading -> do
-        let streams request respond = respond (responseStream status200 [] (\write _ -> write "a" >> reading request >> write "b"))
+        let streams request respond =
+              respond (responseStream status200 [] (\write _ -> write "a" >> reading request >> write "b"))
         withServerOver medium id streams $ \port -> withConnection port $ \client -> do
           send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" (patterned 1000))
           replies <- parseReplies <$> receiveAll client

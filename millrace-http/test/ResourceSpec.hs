@@ -131,7 +131,7 @@ spec = do
   describe "a newcomer at the limit of connections" $
     it "costs no more where many are open than where few are" $ do
       let newcomers = 300
-          cost room = withOtherServer room $ \port -> withManyKept room port $ \_ -> do
+          cost capacity = withOtherServer capacity $ \port -> withManyKept capacity port $ \_ -> do
             before' <- withConnection port (askNumber "/allocated")
             after' <- withManyKept newcomers port (\_ -> withConnection port (askNumber "/allocated"))
             return (fromIntegral ((after' - before') `div` newcomers))
@@ -156,7 +156,12 @@ spec = do
       let several = 100
           rounds = 40
       withOtherServer 256 $ \port -> withConnection port $ \client -> withHttp2 port $ \http2 -> do
-        let askAll = replicateM_ rounds (replicateM several (openStream http2 [EndStream] (Http2Client.get "/later")) >>= mapM_ (awaitAnswer http2))
+        let askAll =
+              replicateM_
+                rounds
+                ( replicateM several (openStream http2 [EndStream] (Http2Client.get "/later"))
+                    >>= mapM_ (awaitAnswer http2)
+                )
             -- The last threads may still be ending: an answer arrives before its thread is over.
             live = minimum <$> replicateM 5 (threadDelay 100000 >> askNumber "/live" client)
         askAll

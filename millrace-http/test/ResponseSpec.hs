@@ -121,7 +121,9 @@ spec = do
     it "RFC 9110, 6.6.1: Date is now" $ do
       now <- getCurrentTime
       reply <- get11 (responseLBS status200 [] "x")
-      let date = headerOf "date" reply >>= parseTimeM True defaultTimeLocale "%a, %d %b %Y %H:%M:%S GMT" . C8.unpack :: Maybe UTCTime
+      let date =
+            headerOf "date" reply >>= parseTimeM True defaultTimeLocale "%a, %d %b %Y %H:%M:%S GMT" . C8.unpack ::
+              Maybe UTCTime
       fmap (\at -> abs (diffUTCTime at now) < 20) date `shouldBe` Just True
     it "the application's Date and Server are kept, and not repeated" $ do
       reply <- get11 (responseLBS status200 [("Date", "then"), ("Server", "mine")] "x")

@@ -6,7 +6,19 @@ module SettingSpec (spec) where
 import Control.Concurrent (forkIOWithUnmask, threadDelay)
 import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurrently)
 import Control.Concurrent.MVar
-import Control.Exception (AsyncException (..), ErrorCall (..), IOException, SomeException, bracket, evaluate, finally, fromException, throwIO, toException, try)
+import Control.Exception
+  ( AsyncException (..),
+    ErrorCall (..),
+    IOException,
+    SomeException,
+    bracket,
+    evaluate,
+    finally,
+    fromException,
+    throwIO,
+    toException,
+    try,
+  )
 import Control.Monad (forM_, replicateM, replicateM_, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Builder as Builder
@@ -179,10 +191,11 @@ spec = do
           ( "setOnExceptionResponse exceptionResponseForDebug shows the exception in UTF-8, as it says: "
               ++ show reason
           )
-          $ withServer (setOnExceptionResponse exceptionResponseForDebug) (\_ _ -> throwIO (ErrorCall reason)) $ \port ->
-            map (\reply -> (replyStatus reply, headerOf "content-type" reply, replyBody reply)) . parseReplies
-              <$> exchange port get
-              `shouldReturn` [(500, Just "text/plain; charset=utf-8", "Exception: " <> bytes)]
+          $ withServer (setOnExceptionResponse exceptionResponseForDebug) (\_ _ -> throwIO (ErrorCall reason)) $
+            \port ->
+              map (\reply -> (replyStatus reply, headerOf "content-type" reply, replyBody reply)) . parseReplies
+                <$> exchange port get
+                `shouldReturn` [(500, Just "text/plain; charset=utf-8", "Exception: " <> bytes)]
     it "defaultOnExceptionResponse throws what came from outside" $
       evaluate (defaultOnExceptionResponse (toException ThreadKilled)) `shouldThrow` (== ThreadKilled)
     it "defaultOnException displays applications' exceptions, and not clients'" $ do

@@ -69,8 +69,8 @@ spec = do
       finish <- newEmptyMVar
       let application request respond = putMVar started () >> readMVar finish >> pong request respond
           get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-      -- The listening socket's queue holds only these two: the connection that the server has room for, and the one
-      -- that waits for room.
+      -- The listening socket's queue holds only these two: the connection that the server has capacity for, and the one
+      -- that waits for capacity.
       forM_ [False, True] $ \share ->
         stopping port (setReusePort share . setMaximumConnections (Just 1)) application $ \stop ended -> do
           first <- async (exchange port get)
@@ -145,7 +145,10 @@ spec = do
       (state, settings) <- makeServerState defaultSettings
       told <- newIORef (0 :: Int)
       closed <- newEmptyMVar
-      let closing = setOnClose (\_ -> threadDelay 10000 >> putMVar closed ()) (setOnException (\_ _ -> modifyIORef told (+ 1)) settings)
+      let closing =
+            setOnClose
+              (\_ -> threadDelay 10000 >> putMVar closed ())
+              (setOnException (\_ _ -> modifyIORef told (+ 1)) settings)
       withApplicationSettings closing (return application) $ \port ->
         forkIO (void (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")) >> takeMVar started
       tryReadMVar outcome `shouldReturn` Just (Just ThreadKilled)
@@ -174,7 +177,8 @@ spec = do
     it "does not wait for a handler that no exception reaches" $ do
       started <- newEmptyMVar
       finish <- newEmptyMVar
-      let application request respond = uninterruptibleMask_ (putMVar started () >> readMVar finish) >> pong request respond
+      let application request respond =
+            uninterruptibleMask_ (putMVar started () >> readMVar finish) >> pong request respond
       (_, seconds) <- timed . withApplication (return application) $ \port ->
         forkIO (void (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")) >> takeMVar started
       putMVar finish ()

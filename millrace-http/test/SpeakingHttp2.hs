@@ -48,9 +48,9 @@ data Connection = Connection
     inputHasEnded :: !(TVar Bool),
     -- | The remaining windows for sending: the connection's, that of a new stream, and the difference of each stream's
     -- from that.
-    connectionRoom :: !(TVar Int),
-    initialRoom :: !(TVar Int),
-    streamRoom :: !(TVar (Map.Map StreamId Int)),
+    connectionWindow :: !(TVar Int),
+    initialWindow :: !(TVar Int),
+    streamWindows :: !(TVar (Map.Map StreamId Int)),
     -- | The request whose response the example has not received completely.
     current :: !(TVar (Maybe Exchange)),
     -- | The response's part that has arrived on its stream.
@@ -171,7 +171,8 @@ sendRequest connection stream text = do
   (method, target, version) <- case C8.split ' ' line of
     [method, target, version] | B.isPrefixOf "HTTP/1." version -> return (method, target, version)
     _ -> fail ("no request of HTTP/1: " ++ show line)
-  let has name value = or [C8.map toLower (trim token) == value | (key, given) <- fields, key == name, token <- C8.split ',' given]
+  let has name value =
+        or [C8.map toLower (trim token) == value | (key, given) <- fields, key == name, token <- C8.split ',' given]
       protocol = if has "connection" "upgrade" && method == "GET" then lookup "upgrade" fields else Nothing
       isLast = has "connection" "close" || version == "HTTP/1.0" && not (has "connection" "keep-alive")
       (size, isChunked) = (lookup "content-length" fields >>= fmap fst . C8.readInt, has "transfer-encoding" "chunked")
@@ -221,8 +222,8 @@ sendRequest connection stream text = do
         (scheme, authority, path) = case B.breakSubstring "://" target of
           (_, "") -> ("http", "", target)
           (named', after) ->
-            let (place, behind) = C8.break (`C8.elem` "/?") (B.drop 3 after)
-             in (named', place, if B.isPrefixOf "/" behind then behind else "/" <> behind)
+            let (authority, behind) = C8.break (`C8.elem` "/?") (B.drop 3 after)
+             in (named', authority, if B.isPrefixOf "/" behind then behind else "/" <> behind)
 
 linesOf :: ByteString -> [ByteString]
 linesOf text
@@ -274,23 +275,24 @@ sendChunks connection stream =
            in trailers
                 ((C8.map toLower name, C8.dropWhile (== ' ') (B.drop 1 value)) : given)
 
--- Waits for room in the windows. Stops sending when the response is complete.
+-- Waits until the windows are open. Stops sending when the response is complete.
 sendData :: Connection -> StreamId -> ByteString -> Bool -> IO ()
 sendData connection stream bytes isLast = do
-  room <- atomically $ do
+  allowed <- atomically $ do
     exchange <- readTVar (current connection)
     ended <- readTVar (over connection)
     if fmap exchangeStream exchange /= Just stream || isJust ended
       then return Nothing
       else do
-        spent <- Map.findWithDefault 0 stream <$> readTVar (streamRoom connection)
-        room <- min <$> readTVar (connectionRoom connection) <*> fmap (+ spent) (readTVar (initialRoom connection))
-        let size = min room (B.length bytes)
+        spent <- Map.findWithDefault 0 stream <$> readTVar (streamWindows connection)
+        allowed <-
+          min <$> readTVar (connectionWindow connection) <*> fmap (+ spent) (readTVar (initialWindow connection))
+        let size = min allowed (B.length bytes)
         when (size <= 0 && not (B.null bytes)) retry
-        modifyTVar' (connectionRoom connection) (subtract size)
-        modifyTVar' (streamRoom connection) (Map.insert stream (spent - size))
+        modifyTVar' (connectionWindow connection) (subtract size)
+        modifyTVar' (streamWindows connection) (Map.insert stream (spent - size))
         return (Just size)
-  forM_ room $ \size -> do
+  forM_ allowed $ \size -> do
     let (piece, rest) = B.splitAt size bytes
     sendFrames connection [dataFrame stream [EndStream | isLast && B.null rest] piece]
     unless (B.null rest) (sendData connection stream rest isLast)
@@ -321,12 +323,14 @@ frameArrived connection decoder held frame = case frameType frame of
   Data -> came (Bytes unpadded (B.length payload) (hasFlag EndStream frame))
   Reset -> came Cut
   Settings | not (hasFlag Ack frame) -> do
-    forM_ (lookup InitialWindowSize (settingsOf frame)) (atomically . writeTVar (initialRoom connection) . fromIntegral)
+    forM_
+      (lookup InitialWindowSize (settingsOf frame))
+      (atomically . writeTVar (initialWindow connection) . fromIntegral)
     sendFrames connection [settingsAck]
   Ping | not (hasFlag Ack frame) -> sendFrames connection [pingAck payload]
   WindowUpdate
-    | stream == 0 -> atomically (modifyTVar' (connectionRoom connection) (+ increment))
-    | otherwise -> atomically (modifyTVar' (streamRoom connection) (Map.insertWith (+) stream increment))
+    | stream == 0 -> atomically (modifyTVar' (connectionWindow connection) (+ increment))
+    | otherwise -> atomically (modifyTVar' (streamWindows connection) (Map.insertWith (+) stream increment))
   _ -> return ()
   where
     stream = frameStream frame
@@ -388,7 +392,8 @@ translate :: Connection -> Arrival -> Exchange -> IO ()
 translate connection arrival exchange = case (arrival, exchangeFraming exchange) of
   (Block fields _, NoneYet) | B.isPrefixOf "1" (statusOf fields) -> write (headOf (statusOf fields) (ordinary fields))
   (Block fields end, NoneYet) -> do
-    let isTunnel = B.isPrefixOf "2" (statusOf fields) && (exchangeIsUpgrade exchange || exchangeMethod exchange == "CONNECT")
+    let isTunnel =
+          B.isPrefixOf "2" (statusOf fields) && (exchangeIsUpgrade exchange || exchangeMethod exchange == "CONNECT")
         status = if isTunnel && exchangeIsUpgrade exchange then "101" else statusOf fields
         isPlain =
           isTunnel

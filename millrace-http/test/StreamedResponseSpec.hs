@@ -83,7 +83,8 @@ spec = do
             map replyBody (parseReplies bytes) `shouldBe` ["abc"]
     it "cannot be written to when they are over" $ do
       kept <- newIORef (return ())
-      let application _ respond = respond (responseStream status200 [] (\write _ -> writeIORef kept (write "late") >> write "abc"))
+      let application _ respond =
+            respond (responseStream status200 [] (\write _ -> writeIORef kept (write "late") >> write "abc"))
       withServer id application $ \port -> do
         _ <- exchange port get
         late <- readIORef kept
@@ -105,7 +106,8 @@ spec = do
   describe "raw responses" $ do
     it "cannot be sent to when they are over" $ do
       kept <- newIORef (return ())
-      let application _ respond = respond (responseRaw (\_ give -> writeIORef kept (give "late") >> give "abc") (responseLBS status500 [] ""))
+      let application _ respond =
+            respond (responseRaw (\_ give -> writeIORef kept (give "late") >> give "abc") (responseLBS status500 [] ""))
       withServer id application $ \port -> do
         exchange port get `shouldReturn` "abc"
         late <- readIORef kept

@@ -80,7 +80,8 @@ import qualified TestSupport.Time as Time
 withServer :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
 withServer = withServerEndedBy killThread
 
--- | The same with a server that ends in an orderly way: when all requests have been answered, and observers were told.
+-- | 'withServer' with a server that ends in an orderly way: when all requests have been answered, and observers were
+-- told.
 withServerToItsEnd :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
 withServerToItsEnd change application use = do
   shutDown <- newEmptyMVar
@@ -123,7 +124,7 @@ overSocketsAndMemory examples = do
   describe "over sockets" (examples Loopback)
   describe "over memory" (examples (Memory goodConditions))
 
--- | Memory, where an action runs before each of the server's sends, in the thread that sends. There is room for
+-- | Memory, where an action runs before each of the server's sends, in the thread that sends. There is space for
 -- everything.
 overMemoryWhere :: IO () -> Medium
 overMemoryWhere beforeSend = Memory goodConditions {conditionsBeforeSend = beforeSend, conditionsCapacity = maxBound}
@@ -132,7 +133,7 @@ overMemoryWhere beforeSend = Memory goodConditions {conditionsBeforeSend = befor
 overMemoryAfter :: IO () -> Medium
 overMemoryAfter afterWait = Memory goodConditions {conditionsAfterWait = afterWait}
 
--- | The same, and over memory that moves a few bytes at a time.
+-- | Examples over sockets, over memory, and over memory that moves a few bytes at a time.
 overAllMedia :: (Medium -> Spec) -> Spec
 overAllMedia examples = do
   overSocketsAndMemory examples
@@ -175,13 +176,15 @@ instance Reachable Int where
   withConnectionOf = withSocket
 
 instance Reachable Server where
-  withConnectionOf room (OnPort port) use = withSocket room port use
-  withConnectionOf room (InMemory conditions serve) use =
+  withConnectionOf bufferSize (OnPort port) use = withSocket bufferSize port use
+  withConnectionOf bufferSize (InMemory conditions serve) use =
     bracket open Memory.clientClose (\opened -> withClient (inMemory opened) use)
     where
       open = do
         (transport, opened) <-
-          newMemoryTransport (maybe id narrow room conditions) (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
+          newMemoryTransport
+            (maybe id narrow bufferSize conditions)
+            (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
         opened <$ serve transport
       narrow capacity given = given {conditionsCapacity = capacity}
       inMemory opened = Ends (Memory.clientSend opened) (Memory.clientEnd opened) (Memory.clientReceive opened)
@@ -233,7 +236,7 @@ withClient ends use = do
 withConnection :: Reachable server => server -> (Client -> IO a) -> IO a
 withConnection = withConnectionOf Nothing
 
--- | The same with a small receive buffer, so that the server soon notices a client that does not read.
+-- | 'withConnection' with a small receive buffer, so that the server soon notices a client that does not read.
 withSmallConnection :: Reachable server => server -> (Client -> IO a) -> IO a
 withSmallConnection = withConnectionOf (Just 16384)
 
@@ -243,12 +246,12 @@ close :: Socket -> IO ()
 close = uninterruptibleMask_ . Network.close
 
 withSocket :: Maybe Int -> Int -> (Client -> IO a) -> IO a
-withSocket room port use = bracket open close (\opened -> withEnds opened (`withClient` use))
+withSocket bufferSize port use = bracket open close (\opened -> withEnds opened (`withClient` use))
   where
     open = do
       client <- socket AF_INET Stream defaultProtocol
       setSocketOption client NoDelay 1
-      mapM_ (setSocketOption client RecvBuffer) room
+      mapM_ (setSocketOption client RecvBuffer) bufferSize
       connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
       return client
 

@@ -58,7 +58,7 @@ data HeadOutcome
 parsePieces :: [ByteString] -> IO HeadOutcome
 parsePieces = parsePiecesAllowing 0
 
--- | The same with a parser that accepts some deviations.
+-- | 'parsePieces' with a parser that accepts some deviations.
 parsePiecesAllowing :: Word32 -> [ByteString] -> IO HeadOutcome
 parsePiecesAllowing allowed pieces =
   allocaBytes parserSize $ \parser -> allocaBytes (fieldsMax * fieldSize) $ \fields -> do

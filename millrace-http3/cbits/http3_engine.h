@@ -70,8 +70,8 @@ typedef struct http3_settings {
         idle_ms; /* a connection ends when nothing arrives for this time, not even an answer to a PING while a request
                          is served; 0: no limit */
     uint32_t handshake_ms; /* the limit for a handshake; 0: none */
-    uint32_t
-        datagram_max; /* bytes of a datagram that is sent: 1200 to 65527. Larger ones than 1200 are tried first (PMTUD) */
+    /* Bytes of a datagram that is sent: 1200 to 65527. Larger ones than 1200 are tried first (PMTUD). */
+    uint32_t datagram_max;
     uint32_t congestion;  /* an http3_congestion; the default is BBR */
     uint32_t early;       /* whether requests in 0-RTT are served before the handshake is over: GET and HEAD alone */
     uint16_t endpoint_id; /* the first two bytes of all connection IDs: http3_endpoint_id_of */

@@ -6,7 +6,8 @@
 
 #include "http3_internal.h"
 
-/* The time that a client which has made as many requests as it may has to stop, before those that follow are refused. */
+/* The time that a client which has made as many requests as it may has to stop, before those that follow are
+   refused. */
 #define NOTICE_TIME (250 * HTTP3_MILLISECOND)
 
 /* ------------------------------------------------------------------------------------------------------------------

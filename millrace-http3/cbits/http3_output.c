@@ -66,8 +66,9 @@ static http_stream *stream_with(http3_connection *connection, int64_t id)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
- * While the client's window of the connection is closed, libnghttp3 is not asked for output: nothing could be sent. But the end of a body that comes
- * without bytes needs no window. Then it is asked, and each stream that has bytes must wait until the window opens. */
+ * While the client's window of the connection is closed, libnghttp3 is not asked for output: nothing could be
+ * sent. But the end of a body that comes without bytes needs no window. Then it is asked, and each stream that has
+ * bytes must wait until the window opens. */
 
 static int may_write(const http3_connection *connection)
 {

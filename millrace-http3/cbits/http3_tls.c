@@ -127,11 +127,12 @@ static int check_hello(gnutls_session_t session, unsigned type, unsigned when, u
 /* ------------------------------------------------------------------------------------------------------------------
  * 0-RTT
  *
- * GnuTLS asks whether it may accept a client's early data: only if the ticket is younger than its record of the time. It would renew this
- * record whenever its window is over, and so refuse nearly all tickets of a busy server. So the window here is longer than any record is
- * used, and there is a new record every hour, which is used from the hour after that on: then all tickets are younger, because GnuTLS's
- * tickets are valid for an hour. GnuTLS gives each early handshake an ID, and the register says whether it is new. It keeps the ID for longer
- * than a record is used. So none is accepted twice, unless the clock of the system goes back by an hour. */
+ * GnuTLS asks whether it may accept a client's early data: only if the ticket is younger than its record of the time.
+ * It would renew this record whenever its window is over, and so refuse nearly all tickets of a busy server. So the
+ * window here is longer than any record is used, and there is a new record every hour, which is used from the hour
+ * after that on: then all tickets are younger, because GnuTLS's tickets are valid for an hour. GnuTLS gives each early
+ * handshake an ID, and the register says whether it is new. It keeps the ID for longer than a record is used. So none
+ * is accepted twice, unless the clock of the system goes back by an hour. */
 
 #define HOUR (3600 * HTTP3_SECOND)
 

@@ -309,7 +309,7 @@ spec folder = do
     it "tells of each connection that a limit ends, and reports one a second" . withAioquic $ do
       told <- newIORef []
       reported <- newIORef []
-      let note place what = atomicModifyIORef' place (\others -> (what : others, ()))
+      let note notes what = atomicModifyIORef' notes (\others -> (what : others, ()))
           change =
             setHTTP2MaximumFrames 20 0
               . setOnLimit (\limit _ -> note told limit)
@@ -517,7 +517,9 @@ application folder shared stop request respond = case pathInfo request of
   ["capability"] -> capability >>= respond . responseLBS ok200 [] . L.fromStrict . C8.pack . show
   ["slow"] -> threadDelay 500000 >> respond (responseLBS ok200 [] "slow")
   ["echo"] -> respond . responseStream ok200 [] $ \write _ ->
-    let go = getRequestBodyChunk request >>= \bytes -> unless (B.null bytes) (write (Builder.byteString bytes) >> go) in go
+    let go =
+          getRequestBodyChunk request >>= \bytes -> unless (B.null bytes) (write (Builder.byteString bytes) >> go)
+     in go
   ["file"] -> respond (responseFile ok200 [] (folder </> "file") Nothing)
   ["large"] ->
     respond . responseStream ok200 [] $ \write _ -> mapM_ (const (write (Builder.byteString piece))) [1 .. 20 :: Int]
@@ -555,7 +557,7 @@ application folder shared stop request respond = case pathInfo request of
 curl :: FilePath -> Server -> [String] -> IO (ExitCode, String)
 curl = curlAt "127.0.0.1"
 
--- | The same, at another of the server's addresses.
+-- | 'curl' at another of the server's addresses.
 curlAt :: String -> FilePath -> Server -> [String] -> IO (ExitCode, String)
 curlAt address folder server arguments = do
   able <- canHttp3

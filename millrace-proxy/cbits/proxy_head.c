@@ -21,7 +21,8 @@ static int is_digit(uint8_t byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* Whether more bytes can make a status line of this: a target that speaks another protocol may say nothing more, and no line end. */
+/* Whether more bytes can make a status line of this: a target that speaks another protocol may say nothing more, and no
+   line end. */
 static int may_begin_status_line(const uint8_t *bytes, size_t size)
 {
     static const char beginning[] = "HTTP/1.";

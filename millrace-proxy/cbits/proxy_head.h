@@ -1,5 +1,6 @@
 /*
- * proxy_head.h - where the parts of a response's head are. In C, because every byte of every head is looked at. What a field means is decided in Haskell. Must not know: GHC, sockets.
+ * proxy_head.h - where the parts of a response's head are. In C, because every byte of every head is looked at. What a
+ * field means is decided in Haskell. Must not know: GHC, sockets.
  */
 #ifndef PROXY_HEAD_H
 #define PROXY_HEAD_H
@@ -40,7 +41,8 @@ typedef struct proxy_head {
 /* Parses the line of one field, without its end, of less than 4 GiB. */
 int proxy_field_parse(const uint8_t *line, size_t size, proxy_field *field);
 
-/* Parses the head of a response of less than 4 GiB into a proxy_head with memory for `capacity` fields. Only CR LF ends a line. */
+/* Parses the head of a response of less than 4 GiB into a proxy_head with memory for `capacity` fields. Only CR LF ends
+   a line. */
 int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t capacity);
 
 #endif

@@ -73,13 +73,14 @@ get host = "GET / HTTP/1.1\r\nHost: " <> host <> "\r\nConnection: close\r\n\r\n"
 -- | A server whose port is known before its application. Beginning it gives the number of its requests so far.
 withPlace :: (Int -> (Application -> IO (IORef Int)) -> IO a) -> IO a
 withPlace use = do
-  place <- newIORef (\_ respond -> respond (responseLBS status200 [] "nothing yet"))
-  testWithApplication (return (\request respond -> readIORef place >>= \application -> application request respond)) $
-    \port ->
+  application' <- newIORef (\_ respond -> respond (responseLBS status200 [] "nothing yet"))
+  testWithApplication
+    (return (\request respond -> readIORef application' >>= \application -> application request respond))
+    $ \port ->
       use port $ \application -> do
         count <- newIORef 0
         writeIORef
-          place
+          application'
           ( \request respond ->
               atomicModifyIORef' count (\known -> (known + 1 :: Int, ())) >> application request respond
           )

@@ -109,9 +109,9 @@ isAtMost one reference = runInBoundThread $ do
 -- Nanoseconds of five times. The reference keeps the work of one time from being the result of the next one.
 timeOf :: Cost -> IO Int64
 timeOf (Cost input work) = do
-  place <- newIORef input
+  cell <- newIORef input
   begin <- threadNanoseconds
-  replicateM_ 5 (readIORef place >>= evaluate . work)
+  replicateM_ 5 (readIORef cell >>= evaluate . work)
   subtract begin <$> threadNanoseconds
 
 foreign import ccall unsafe "clock_gettime"
@@ -119,8 +119,8 @@ foreign import ccall unsafe "clock_gettime"
 
 -- CLOCK_THREAD_CPUTIME_ID of Linux
 threadNanoseconds :: IO Int64
-threadNanoseconds = allocaBytes 16 $ \place -> do
-  _ <- c_clockGetTime 3 place
-  seconds <- peekByteOff place 0
-  nanoseconds <- peekByteOff place 8
+threadNanoseconds = allocaBytes 16 $ \time -> do
+  _ <- c_clockGetTime 3 time
+  seconds <- peekByteOff time 0
+  nanoseconds <- peekByteOff time 8
   return (1000000000 * seconds + nanoseconds)

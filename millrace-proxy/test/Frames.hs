@@ -59,7 +59,7 @@ plainAnswer stream body = frame 1 4 stream "\x88" <> frame 0 1 stream body
 resetOf :: Int -> Int -> ByteString
 resetOf stream code = frame 3 0 stream (ByteString.pack [0, 0, 0, fromIntegral code])
 
--- | The same target, which speaks HTTP\/2 without TLS.
+-- | A target that speaks HTTP\/2 without TLS.
 speaking :: Target -> Target
 speaking target = target {targetScheme = H2c}
 

@@ -150,7 +150,7 @@ spec = do
       _ <- receiveUntil "hello" client
       sendAll client (frame 0 0 1 "over streams")
       void (receiveUntil "over streams" client)
-  it "opens another connection when the places are taken, however soon they are free again" $
+  it "opens another connection when all streams are in use, however soon they are free again" $
     withApplicationSettings
       (setHTTP2MaximumStreams 1 Server.defaultSettings)
       (return (\_ respond -> respond (responseLBS status200 [] "yes")))

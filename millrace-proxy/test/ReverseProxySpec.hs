@@ -159,9 +159,14 @@ spec = do
               answer <- receiveUntil "\r\n\r\n" client
               (statusOf answer, bodyOf answer) `shouldBe` (code, "")
     it "may end with the connection, or be chunked with trailers" $ do
-      let parts = ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHel", "lo\r\n1 ; a=\"b\"\r\n!\r\n000;c\r\nX-T: 1\r\n", "\r\n"]
+      let parts =
+            [ "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHel",
+              "lo\r\n1 ; a=\"b\"\r\n!\r\n000;c\r\nX-T: 1\r\n",
+              "\r\n"
+            ]
       withTarget (\_ peer -> receiveHead peer >> mapM_ (sendAll peer) parts) $ \target ->
-        withFront quiet [target] $ \port -> ask port closingRequest >>= \answer -> unchunked (bodyOf answer) `shouldBe` "Hello!"
+        withFront quiet [target] $ \port ->
+          ask port closingRequest >>= \answer -> unchunked (bodyOf answer) `shouldBe` "Hello!"
       withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.0 200 OK\r\n\r\nHello!") $ \target ->
         withFront quiet [target] $ \port ->
           ask port "GET / HTTP/1.0\r\n\r\n" >>= \answer -> bodyOf answer `shouldBe` "Hello!"

@@ -50,25 +50,30 @@ spec = around withCredentials $ do
       bodyOf <$> ask port simple `shouldReturn` "two"
   it "are asked over HTTP/1.1 if they want that for a request (HTTP_1_1_REQUIRED)" $ \credentials -> do
     asked <- newIORef (0 :: Int)
-    withEither credentials (\_ -> modifyIORef' asked (+ 1)) $ \target -> withFront (trusting credentials) [target] $ \port -> do
-      bodyOf
-        <$> ask port "POST /one HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
-          `shouldReturn` "one"
-      readIORef asked `shouldReturn` 1
-      bodyOf <$> ask port simple `shouldReturn` "two"
+    withEither credentials (\_ -> modifyIORef' asked (+ 1)) $ \target ->
+      withFront (trusting credentials) [target] $ \port -> do
+        bodyOf
+          <$> ask port "POST /one HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
+            `shouldReturn` "one"
+        readIORef asked `shouldReturn` 1
+        bodyOf <$> ask port simple `shouldReturn` "two"
   where
     simple = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     trusting credentials =
-      quiet {tlsSettings = clientSettings {clientVerification = Verify (trustIn (PemFile (certificateFile credentials "root")))}}
+      quiet
+        { tlsSettings =
+            clientSettings {clientVerification = Verify (trustIn (PemFile (certificateFile credentials "root")))}
+        }
 
 withTlsTarget ::
   Credentials -> String -> MVar [(Maybe ByteString.ByteString, Maybe ByteString.ByteString)] -> (Target -> IO a) -> IO a
 withTlsTarget credentials name names use = do
   mine <- loadIdentity (PemFile (certificateFile credentials name)) (PemFile (keyFile credentials name))
   context <- newServerContext (serverSettings mine) {serverProtocols = ["http/1.1"]}
-  withTarget (\_ peer -> bracket (serverHandshake context peer) Tls.close serve) $ \target -> case targetAddress target of
-    AtHost _ port -> use (Target Https (AtHost "localhost" port))
-    AtPath _ -> use target
+  withTarget (\_ peer -> bracket (serverHandshake context peer) Tls.close serve) $ \target ->
+    case targetAddress target of
+      AtHost _ port -> use (Target Https (AtHost "localhost" port))
+      AtPath _ -> use target
   where
     serve connection = do
       let found = negotiated connection
@@ -86,9 +91,10 @@ withEither :: Credentials -> (Int -> IO ()) -> (Target -> IO a) -> IO a
 withEither credentials onReset use = do
   mine <- loadIdentity (PemFile (certificateFile credentials "server")) (PemFile (keyFile credentials "server"))
   context <- newServerContext (serverSettings mine) {serverProtocols = ["h2", "http/1.1"]}
-  withTarget (\_ peer -> bracket (serverHandshake context peer) Tls.close serve) $ \target -> case targetAddress target of
-    AtHost _ port -> use (Target Https (AtHost "localhost" port))
-    AtPath _ -> use target
+  withTarget (\_ peer -> bracket (serverHandshake context peer) Tls.close serve) $ \target ->
+    case targetAddress target of
+      AtHost _ port -> use (Target Https (AtHost "localhost" port))
+      AtPath _ -> use target
   where
     serve connection
       | negotiatedProtocol (negotiated connection) == Just "h2" =

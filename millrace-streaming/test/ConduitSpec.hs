@@ -164,13 +164,13 @@ spec = do
   describe "directories" $ do
     it "are given as conduit gives them" . withFolder $ \folder -> withoutLeaks $ do
       forM_ [1 .. 3000 :: Int] $ \i ->
-        createSymbolicLink "nowhere" (folder </> ("a name that needs some room " ++ show i))
+        createSymbolicLink "nowhere" (folder </> ("a name that needs some space " ++ show i))
       expected <- runConduitRes (Conduit.sourceDirectory folder .| sinkList)
       got <- runConduitRes (sourceDirectory folder .| sinkList)
       (length got, sort got) `shouldBe` (3000, sort expected)
     it "are closed when a consumer ends early, or fails" . withFolder $ \folder -> withoutLeaks $ do
       forM_ [1 .. 3000 :: Int] $ \i ->
-        createSymbolicLink "nowhere" (folder </> ("a name that needs some room " ++ show i))
+        createSymbolicLink "nowhere" (folder </> ("a name that needs some space " ++ show i))
       runConduitRes (sourceDirectory folder .| takeC 10 .| lengthC) `shouldReturn` (10 :: Int)
       runConduitRes (sourceDirectory folder .| mapM_C (\_ -> liftIO (failing "no"))) `shouldThrow` errorCall "no"
     it "pass their errors through" . withFolder $ \folder ->

@@ -10,7 +10,15 @@ import Control.Monad
 import Data.ByteString (ByteString)
 import Data.List (stripPrefix)
 import Data.Maybe (mapMaybe)
-import Millrace.Socket (Family (..), SockAddr (..), SocketType (..), connect, defaultProtocol, socket, tupleToHostAddress)
+import Millrace.Socket
+  ( Family (..),
+    SockAddr (..),
+    SocketType (..),
+    connect,
+    defaultProtocol,
+    socket,
+    tupleToHostAddress,
+  )
 import qualified Millrace.Socket as Socket
 import Millrace.Tls
 import PeerSupport

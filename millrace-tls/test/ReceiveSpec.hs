@@ -136,6 +136,6 @@ spec = do
         spoil broken from to
 
 takeFlag :: IORef Bool -> IO Bool
-takeFlag place = atomicModifyIORef' place noted
+takeFlag flag = atomicModifyIORef' flag noted
   where
     noted flag = (False, flag)

@@ -14,7 +14,7 @@
 
 /*
  * What mrh_submit and mrh_reserve return. A foreign call returns one word: (value << 2) | one of these;
- * Millrace.Internal.Foreign takes it apart. The value is the token or ticket (MRH_STAYS) of a pending operation, the
+ * Millrace.Internal.CoreCalls takes it apart. The value is the token or ticket (MRH_STAYS) of a pending operation, the
  * result of one that has ended, or 0.
  */
 enum {

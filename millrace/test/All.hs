@@ -16,6 +16,7 @@ import qualified FileAccessSpec
 import qualified FileChurnSpec
 import qualified FileSpec
 import qualified ForkSpec
+import qualified GsoSpec
 import qualified InterruptSpec
 import qualified KillSpec
 import qualified ManagerSpec
@@ -41,7 +42,6 @@ import qualified ThreadChurnSpec
 import qualified TimeoutSpec
 import qualified TimerSpec
 import qualified ToolkitSpec
-import qualified TrainSpec
 import qualified TransferSpec
 import qualified UnixSpec
 import qualified WaitSpec
@@ -73,7 +73,7 @@ spec = do
   SpliceSpec.spec
   OptionSpec.spec
   BatchSpec.spec
-  TrainSpec.spec
+  GsoSpec.spec
   TimerSpec.spec
   TimeoutSpec.spec
   PoolSpec.spec

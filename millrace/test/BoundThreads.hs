@@ -44,14 +44,14 @@ boundThreadsOn wanted count action = within 10 "finding bound threads on another
   let search = do
         enough <- (>= count) . length <$> readIORef found
         unless enough $ do
-          place <- newEmptyMVar
+          result <- newEmptyMVar
           outcome <- newEmptyMVar
           void $
             forkOS $ do
               (capability, _) <- myThreadId >>= threadCapability
-              putMVar place capability
+              putMVar result capability
               when (capability == wanted) $ try action >>= putMVar outcome
-          capability <- takeMVar place
+          capability <- takeMVar result
           when (capability == wanted) $ modifyIORef' found (outcome :)
           search
   search

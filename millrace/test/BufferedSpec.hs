@@ -176,7 +176,14 @@ onFiles :: (IO () -> IO ()) -> Spec
 onFiles run = do
   it "reads lines wherever its pieces end" . run $ do
     let texts =
-          ["first", "", "third", ByteString.replicate 70000 120, "with a return", ByteString.replicate 65535 121, "last"]
+          [ "first",
+            "",
+            "third",
+            ByteString.replicate 70000 120,
+            "with a return",
+            ByteString.replicate 65535 121,
+            "last"
+          ]
     withLines (ByteString.intercalate "\n" (map withReturn texts)) $ \file -> do
       reader <- newReader file 0
       linesUntilEnd reader 70000 `shouldReturn` texts

@@ -174,13 +174,13 @@ spec = do
       withoutLeaks $
         withEcho defaultServer $ \query -> do
           let round' delay = do
-                place <- newEmptyMVar
+                connected <- newEmptyMVar
                 -- Not connectTo alone: where a mask ends together with `start`'s own unmasking, no exception comes.
-                client <- start (Connect.connectTo query >>= putMVar place)
+                client <- start (Connect.connectTo query >>= putMVar connected)
                 pause delay
                 stop client
                 -- So most interruptions come when connecting ends.
-                tryTakeMVar place >>= maybe (return (delay + 20)) (\s -> max 0 (delay - 20) <$ close s)
+                tryTakeMVar connected >>= maybe (return (delay + 20)) (\s -> max 0 (delay - 20) <$ close s)
           foldM_ (\delay _ -> round' delay) 300 [1 .. 1000 :: Int]
 
 asIOError :: IOError -> IOError

@@ -198,8 +198,8 @@ fullQueue = within 60 "the last message" $
   withAbstractSockets Datagram $ \_ _ there address -> do
     let message = Char8.pack "x"
         sendNext sent = do
-          room <- bracket newSender close $ \s -> timeout 300000 (sendAllTo s message address)
-          maybe (return sent) (\() -> sendNext (sent + 1)) room
+          sentInTime <- bracket newSender close $ \s -> timeout 300000 (sendAllTo s message address)
+          maybe (return sent) (\() -> sendNext (sent + 1)) sentInTime
     sent <- sendNext (0 :: Int)
     bracket newSender close $ \s -> do
       late <- start (sendAllTo s message address)

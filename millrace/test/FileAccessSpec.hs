@@ -58,8 +58,8 @@ spec = do
       it "reads and writes memory, also past the system's" $ \root -> do
         let path = root ++ "/direct"
         memory <- directMemory 8192
-        withForeignPtr memory $ \place ->
-          ByteString.useAsCStringLen (bytesAt 0 8192) $ \(from, size) -> copyBytes place (castPtr from) size
+        withForeignPtr memory $ \address ->
+          ByteString.useAsCStringLen (bytesAt 0 8192) $ \(from, size) -> copyBytes address (castPtr from) size
         outcome <- try (openFileWith path ReadWrite [CreateWith (Permissions 0o600), Direct])
         case outcome of
           Left problem -> pendingWith ("no direct access here: " ++ show (problem :: IOError))
@@ -89,7 +89,7 @@ spec = do
               reader <- start (readIntoMemory file 0 memory size)
               pause delay
               stop reader
-              withForeignPtr memory $ \place -> fillBytes place 0 size
+              withForeignPtr memory $ \address -> fillBytes address 0 size
               pause 3000
               ByteString.all (== 0) (fromForeignPtr memory 0 size) `shouldBe` True
             closeFile file

@@ -53,14 +53,14 @@ spec = describe "reads of a file that is not in memory, while threads end" $
           readers <- forM churnedReaders $ \seed -> start $ do
             random <- newRandom (1000 + seed)
             count <- newIORef (0 :: Int)
-            place <- directMemory 4096
+            memory <- directMemory 4096
             untilTrue over $ do
               block <- below random blocks
               let offset = fromIntegral (block * 4096)
               bytes <-
                 if even seed
                   then readAt file offset 4096
-                  else fromForeignPtr place 0 <$> readIntoMemory other offset place 4096
+                  else fromForeignPtr memory 0 <$> readIntoMemory other offset memory 4096
               void $ checkFrom (block * 4096) bytes
               require (ByteString.length bytes == 4096) "a block that is not whole"
               modifyIORef' count (+ 1)

@@ -145,7 +145,7 @@ firstCalls =
     ("threadDelay", \_ -> threadDelay 1000),
     ("timeout", \_ -> timeout 1000 (threadDelay 10000000) >>= (`mustBe` Nothing)),
     ("counters", \_ -> counters >>= (`mustBe` 0) . inFlight),
-    ("atNextTurn", \_ -> atNextTurn (return ()) >>= (`mustBe` False)),
+    ("atNextIteration", \_ -> atNextIteration (return ()) >>= (`mustBe` False)),
     ("helperCounts", \_ -> helperCounts >>= (`mustBe` 0) . helpersRunning)
   ]
   where

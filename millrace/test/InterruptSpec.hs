@@ -4,7 +4,16 @@
 module InterruptSpec (spec) where
 
 import Control.Concurrent (yield)
-import Control.Exception (AsyncException (..), MaskingState (..), bracket, finally, fromException, getMaskingState, throwIO, try)
+import Control.Exception
+  ( AsyncException (..),
+    MaskingState (..),
+    bracket,
+    finally,
+    fromException,
+    getMaskingState,
+    throwIO,
+    try,
+  )
 import Control.Monad (forM, forM_, forever, replicateM, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString

@@ -68,31 +68,32 @@ spec = describe "Millrace.Manager" $ do
     pause 500000
     after <- counters
     (systemCalls after - systemCalls before) `shouldSatisfy` (< 50)
-  describe "atNextTurn" $ do
+  describe "atNextIteration" $ do
     it "has the manager run actions, in their order, when this thread has waited for something" $ do
       ran <- newIORef []
-      besideItsManager (mapM (\number -> atNextTurn (modifyIORef ran (number :))) [1 .. 100 :: Int])
+      besideItsManager (mapM (\number -> atNextIteration (modifyIORef ran (number :))) [1 .. 100 :: Int])
         `shouldReturn` replicate 100 True
       readIORef ran `shouldReturn` reverse [1 .. 100]
     it "continues when an action throws" $ do
       ran <- newIORef False
-      besideItsManager (mapM atNextTurn [throwIO (userError "action"), writeIORef ran True]) `shouldReturn` [True, True]
+      besideItsManager (mapM atNextIteration [throwIO (userError "action"), writeIORef ran True])
+        `shouldReturn` [True, True]
       readIORef ran `shouldReturn` True
     it "refuses while the manager sleeps, and loses nothing that it has taken" $ do
       ran <- newIORef (0 :: Int)
       threads <-
         replicateM 8 . start . fmap (length . filter id) . replicateM 2000 $
-          atNextTurn (atomicModifyIORef' ran (\count -> (count + 1, ()))) <* pause 10
+          atNextIteration (atomicModifyIORef' ran (\count -> (count + 1, ()))) <* pause 10
       taken <- sum <$> mapM finish threads
       threadDelay 1000
       readIORef ran `shouldReturn` taken
       pause 100000
-      atNextTurn (return ()) `shouldReturn` False
+      atNextIteration (return ()) `shouldReturn` False
     it "stops no capability when threads are killed at any moment in it" $ do
       random <- newRandom 1
       within 60 "the threads" . replicateM_ 400 $ do
         capability <- below random 2
-        job <- startOn capability (forever (atNextTurn (return ()) >>= \taken -> unless taken (threadDelay 1)))
+        job <- startOn capability (forever (atNextIteration (return ()) >>= \taken -> unless taken (threadDelay 1)))
         below random 100 >>= pause
         stop job
       forM_ [0, 1] $ \capability -> startOn capability (threadDelay 1) >>= within 10 "another wait" . finish

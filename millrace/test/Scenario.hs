@@ -232,11 +232,11 @@ awaitTicker :: IO ()
 awaitTicker = go (100 :: Int)
   where
     go tries = do
-      ready <- elem "anon_inode:[timerfd]" <$> (orElse [] (listDirectory place) >>= mapM target)
+      ready <- elem "anon_inode:[timerfd]" <$> (orElse [] (listDirectory descriptors) >>= mapM target)
       unless (ready || tries == 0) $ threadDelay 10000 >> go (tries - 1)
     -- The one that the listing was read from is closed.
-    target name = orElse "" (readSymbolicLink (place ++ name))
-    place = "/proc/self/fd/"
+    target name = orElse "" (readSymbolicLink (descriptors ++ name))
+    descriptors = "/proc/self/fd/"
     orElse value action = action `catch` \problem -> value <$ (return problem :: IO IOError)
 
 takeAll :: IO [Fd]

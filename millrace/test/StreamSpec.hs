@@ -6,7 +6,15 @@ module StreamSpec (spec) where
 
 import Control.Concurrent (forkIO, myThreadId, throwTo)
 import Control.Concurrent.MVar
-import Control.Exception (AsyncException (StackOverflow, ThreadKilled), Exception (..), SomeException, mask_, throwIO, try, uninterruptibleMask_)
+import Control.Exception
+  ( AsyncException (StackOverflow, ThreadKilled),
+    Exception (..),
+    SomeException,
+    mask_,
+    throwIO,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (forM_, forever, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef

@@ -177,10 +177,11 @@ callbacks = do
   it "run on the capability that registered them" $
     forM_ [0, 1] $ \capability -> do
       manager <- getSystemTimerManager
-      place <- newEmptyMVar
+      result <- newEmptyMVar
       void $
-        startOn capability (registerTimeout manager 1000 (myThreadId >>= threadCapability >>= putMVar place)) >>= finish
-      within 5 "the callback" (takeMVar place) >>= (`shouldBe` (capability, True))
+        startOn capability (registerTimeout manager 1000 (myThreadId >>= threadCapability >>= putMVar result))
+          >>= finish
+      within 5 "the callback" (takeMVar result) >>= (`shouldBe` (capability, True))
   it "can be moved forwards and backwards, from any capability" $
     forM_ [0, 1] $ \capability -> do
       manager <- getSystemTimerManager

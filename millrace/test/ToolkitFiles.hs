@@ -90,7 +90,7 @@ functions root =
     ),
     ( "writeFromMemory",
       \_ ->
-        withTemporaryFile root "g" (\_ file -> directMemory 8192 >>= \place -> writeFromMemory file 0 place 8192)
+        withTemporaryFile root "g" (\_ file -> directMemory 8192 >>= \memory -> writeFromMemory file 0 memory 8192)
     ),
     ("temporary directories", \_ -> withTemporaryDirectory root "d" (\d -> createDirectories (d ++ "/x/y") ownerOnly)),
     ("nameless files", \_ -> withNamelessFile root (\file -> writeAt file 0 "x")),
@@ -174,7 +174,7 @@ functions root =
           (root ++ "/file")
           ReadOnly
           [Direct]
-          (\file -> directMemory 8192 >>= \place -> void (readIntoMemory file 0 place 8192))
+          (\file -> directMemory 8192 >>= \memory -> void (readIntoMemory file 0 memory 8192))
     ),
     ( "names of files",
       \_ ->

@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Datagrams, their batches, and descriptors that are passed: the functions of the toolkit that "ToolkitSpec" interrupts.
+-- | Datagrams, their batches, and descriptors that are passed: the functions of the toolkit that "ToolkitSpec"
+-- interrupts.
 module ToolkitMessages (functions) where
 
 import Control.Exception (mask_, onException)
@@ -10,7 +11,7 @@ import Millrace.Pipe
 import Millrace.Socket
 import Millrace.Socket.Batch
 import Millrace.Socket.Datagram
-import Millrace.Socket.Train
+import Millrace.Socket.Gso
 import Millrace.Socket.Unix
 import Support hiding (connectTo)
 import System.Posix.IO (closeFd)
@@ -41,21 +42,21 @@ functions _ =
                 >> void (receiveBatch here 64 1000)
           )
     ),
-    ( "trains",
+    ( "GSO batches",
       \i ->
         datagramSockets
           ( \here there address ->
-              sendTrains
+              sendGsoBatches
                 there
-                [ Train (Path address Nothing) CapableZero 100 (bytesAt i 1000),
-                  Train
+                [ GsoBatch (Path address Nothing) CapableZero 100 (bytesAt i 1000),
+                  GsoBatch
                     (Path address Nothing)
                     NotCapable
                     1
                     "x"
                 ]
-                >> receiveTrains here 64
-                >> void (receiveTrains here 64)
+                >> receiveGsoBatches here 64
+                >> void (receiveGsoBatches here 64)
           )
     ),
     ( "descriptors",
@@ -102,13 +103,13 @@ functions _ =
                   >> replicateM_ 3 (receiveBatchBefore soon here 64 1000)
           )
     ),
-    ( "trains with deadlines",
+    ( "GSO batches with deadlines",
       \i ->
         datagramSockets
           ( \here there address ->
               deadlineAfter (i * 50) >>= \soon ->
-                sendTrainsBefore soon there [Train (Path address Nothing) NotCapable 1 "xy"]
-                  >> replicateM_ 3 (receiveTrainsBefore soon here 64)
+                sendGsoBatchesBefore soon there [GsoBatch (Path address Nothing) NotCapable 1 "xy"]
+                  >> replicateM_ 3 (receiveGsoBatchesBefore soon here 64)
           )
     )
   ]

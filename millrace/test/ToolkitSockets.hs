@@ -118,13 +118,13 @@ functions root =
         withUnixPair
           ( \here there ->
               memory
-                ( \place ->
+                ( \buffer ->
                     send here "x"
                       >> sendMany here ["x", bytesAt i 1000]
                       >> recv there 10
-                      >> recvBuf there place 65536
-                      >> sendBuf here place 100
-                      >> replicateM_ 20 (sendAllBuf here place 65536)
+                      >> recvBuf there buffer 65536
+                      >> sendBuf here buffer 100
+                      >> replicateM_ 20 (sendAllBuf here buffer 65536)
                 )
           )
     ),
@@ -133,15 +133,15 @@ functions root =
         withUnixPair
           ( \here there ->
               memory
-                ( \place ->
+                ( \buffer ->
                     deadlineAfter (i * 50) >>= \soon ->
                       sendBefore soon here "x"
                         >> sendManyBefore soon here ["x", "y"]
                         >> sendAllBefore soon here (bytesAt i 1000)
-                        >> sendBufBefore soon here place 100
+                        >> sendBufBefore soon here buffer 100
                         >> recvBefore soon there 10
-                        >> recvBufBefore soon there place 65536
-                        >> replicateM_ 20 (sendAllBufBefore soon here place 65536)
+                        >> recvBufBefore soon there buffer 65536
+                        >> replicateM_ 20 (sendAllBufBefore soon here buffer 65536)
                 )
           )
     ),

@@ -49,12 +49,15 @@ withTree use =
     -- More than fit into one batch.
     createDirectory (root ++ "/many") ownerOnly
     forM_ [1 .. 4000 :: Int] $ \i ->
-      createSymbolicLink "nowhere" (root ++ "/many/a name that needs some room " ++ show i)
+      createSymbolicLink "nowhere" (root ++ "/many/a name that needs some space " ++ show i)
     use root
 
 -- By name.
 functions :: FilePath -> [(String, Int -> IO ())]
-functions root = concatMap ($ root) [ToolkitFiles.functions, ToolkitSockets.functions, ToolkitMessages.functions, ToolkitSystem.functions]
+functions root =
+  concatMap
+    ($ root)
+    [ToolkitFiles.functions, ToolkitSockets.functions, ToolkitMessages.functions, ToolkitSystem.functions]
 
 childCount :: IO Int
 childCount = do

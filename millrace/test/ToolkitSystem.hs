@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Processes, pipes, names, signals, watches, timers, pools and streams: the functions of the toolkit that "ToolkitSpec" interrupts.
+-- | Processes, pipes, names, signals, watches, timers, pools and streams: the functions of the toolkit that
+-- "ToolkitSpec" interrupts.
 module ToolkitSystem (functions) where
 
 import Control.Exception (bracket)

@@ -138,7 +138,7 @@ signal event = with (1 :: Word64) $ \one -> void (fdWriteBuf event (castPtr one)
 
 fill :: Fd -> IO ()
 fill into = do
-  room <- timeout 20000 (threadWaitWrite into)
-  case room of
+  writable <- timeout 20000 (threadWaitWrite into)
+  case writable of
     Nothing -> return ()
     Just () -> fdWrite into (replicate 4096 'x') >> fill into

@@ -16,7 +16,7 @@ def encode(value):
 
 
 def decode(message):
-    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(message[1:])) if message[:1] == b"\x08" else 0
+    return sum((byte & 0x7F) << 7 * index for index, byte in enumerate(message[1:])) if message[:1] == b"\x08" else 0
 
 
 def code_of(call):

@@ -1,6 +1,6 @@
-// A client of HTTP/2 with Java's HttpClient: a request, an upload, and a hundred requests at once. Usage: java Client.java URL
-// VERSION. It fails unless every answer is "Pong!" by this version of HTTP: in clear text the client begins with HTTP/1.1 and
-// Upgrade, which RFC 9113 no longer has; over TLS they agree on HTTP/2.
+// A client of HTTP/2 with Java's HttpClient: a request, an upload, and a hundred requests at once. Usage: java
+// Client.java URL VERSION. It fails unless every answer is "Pong!" by this version of HTTP: in clear text the client
+// begins with HTTP/1.1 and Upgrade, which RFC 9113 no longer has; over TLS they agree on HTTP/2.
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;

@@ -1,5 +1,5 @@
-// A client of HTTP/2 with Go's net/http: a request, an upload, and a hundred requests at once. Usage: go run client.go URL
-// [AUTHORITY], the second for TLS. It fails unless every answer is "Pong!" by HTTP/2.
+// A client of HTTP/2 with Go's net/http: a request, an upload, and a hundred requests at once. Usage: go run client.go
+// URL [AUTHORITY], the second for TLS. It fails unless every answer is "Pong!" by HTTP/2.
 package main
 
 import (

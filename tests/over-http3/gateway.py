@@ -37,9 +37,9 @@ def frame(kind, flags, stream, payload=b""):
 def integer(data, at, bits):
     "A number of HPACK and where it ends (RFC 7541, section 5.1)."
     most = (1 << bits) - 1
-    value, at, places = data[at] & most, at + 1, 0
+    value, at, shift = data[at] & most, at + 1, 0
     while value >= most:
-        value, places = value + ((data[at] & 127) << places), places + 7
+        value, shift = value + ((data[at] & 127) << shift), shift + 7
         at += 1
         if data[at - 1] < 128:
             break

@@ -78,12 +78,12 @@ def ask_tus(url):
     content = os.urandom(5_000_000)
     fields = {"Tus-Resumable": "1.0.0"}
     made = urllib.request.Request(url + "/files/", data=b"", method="POST", headers={**fields, "Upload-Length": str(len(content))})
-    place = urllib.request.urlopen(made, timeout=60).headers["Location"]
-    assert place.startswith(url), f"{place} is not at {url}"
+    location = urllib.request.urlopen(made, timeout=60).headers["Location"]
+    assert location.startswith(url), f"{location} is not at {url}"
     at = 0
     while at < len(content):
         piece = content[at:at + 1_500_000]
-        sent = urllib.request.Request(place, data=piece, method="PATCH", headers={
+        sent = urllib.request.Request(location, data=piece, method="PATCH", headers={
             **fields, "Upload-Offset": str(at), "Content-Type": "application/offset+octet-stream"})
         at = int(urllib.request.urlopen(sent, timeout=60).headers["Upload-Offset"])
         head = urllib.request.Request(place, method="HEAD", headers=fields)

@@ -1,7 +1,7 @@
 /*
  * calls.c: tests the C files that the Haskell packages have for Windows: sockets, information about connections, files
- * and the core's operations on them, and random numbers. scripts/lint/windows links it with them and runs it under Wine.
- * It prints each failed check and exits with 1 if there are any.
+ * and the core's operations on them, and random numbers. scripts/lint/windows links it with them and runs it under
+ * Wine. It prints each failed check and exits with 1 if there are any.
  */
 #include "entry_windows.h"
 #include "files.h"

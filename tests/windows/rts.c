@@ -1,4 +1,5 @@
-/* rts.c: stands in for the parts of GHC's run-time system that the C files use, so that they can be linked for Windows. */
+/* rts.c: stands in for the parts of GHC's run-time system that the C files use, so that they can be linked for
+   Windows. */
 #include <Rts.h>
 
 uint32_t enabled_capabilities;

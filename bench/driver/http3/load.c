@@ -1,10 +1,12 @@
-// Generates HTTP/3 load: every connection has this many requests in flight, and begins another one when one was answered.
+// Generates HTTP/3 load: every connection has this many requests in flight, and begins another one when one was
+// answered.
 //
-// Usage: http3 [ADDRESS:]PORT PATH CONNECTIONS STREAMS SECONDS COUNTER. It ends after that time, or at SIGINT, and prints its figures like wrk.lua.
-// COUNTER is a file of 16 bytes: the bytes of bodies that were received so far, and the connections whose first request was answered.
+// Usage: http3 [ADDRESS:]PORT PATH CONNECTIONS STREAMS SECONDS COUNTER. It ends after that time, or at SIGINT, and
+// prints its figures like wrk.lua. COUNTER is a file of 16 bytes: the bytes of bodies that were received so far, and
+// the connections whose first request was answered.
 //
-// SIGUSR1 pauses it, and SIGUSR2 lets it go on. A paused generator begins no requests, but takes the answers that are on their way and
-// acknowledges them: a server repeats what nobody acknowledges, and that would be counted.
+// SIGUSR1 pauses it, and SIGUSR2 lets it go on. A paused generator begins no requests, but takes the answers that are
+// on their way and acknowledges them: a server repeats what nobody acknowledges, and that would be counted.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -309,9 +311,9 @@ static void open_socket(struct connection *one)
     if (one->descriptor < 0 || connect(one->descriptor, (struct sockaddr *)&server, sizeof server) != 0) {
         die("cannot make a socket");
     }
-    int room = 1 << 22, yes = 1;
+    int buffer_bytes = 1 << 22, yes = 1;
     socklen_t length = sizeof one->local;
-    setsockopt(one->descriptor, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    setsockopt(one->descriptor, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
     setsockopt(one->descriptor, IPPROTO_UDP, UDP_GRO, &yes, sizeof yes);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = one};
     if (getsockname(one->descriptor, (struct sockaddr *)&one->local, &length) != 0 ||
@@ -366,9 +368,9 @@ static void start(struct connection *one)
     ngtcp2_conn_set_keep_alive_timeout(one->quic, 10 * NGTCP2_SECONDS);
     one->requests = calloc(stream_count, sizeof *one->requests);
     require(one->requests != NULL, "no memory");
-    for (size_t place = 0; place < stream_count; place++) {
-        one->requests[place] = (struct request){.connection = one, .next_free = one->free};
-        one->free = &one->requests[place];
+    for (size_t index = 0; index < stream_count; index++) {
+        one->requests[index] = (struct request){.connection = one, .next_free = one->free};
+        one->free = &one->requests[index];
     }
 }
 
@@ -467,7 +469,7 @@ static void read_all(struct connection *one)
     static uint8_t batch[BATCH];
     union {
         struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
+        char control[CMSG_SPACE(sizeof(int))];
     } control;
     while (!one->is_over) {
         struct iovec piece = {batch, sizeof batch};
@@ -537,21 +539,21 @@ static void wait_and_read(void)
 {
     struct epoll_event events[256];
     uint64_t next = UINT64_MAX, now = now_ns();
-    for (size_t place = 0; place < connection_count; place++) {
-        next = all[place].expiry_ns < next ? all[place].expiry_ns : next;
+    for (size_t index = 0; index < connection_count; index++) {
+        next = all[index].expiry_ns < next ? all[index].expiry_ns : next;
     }
     uint64_t left = next <= now ? 0 : next - now;
     left = left < 100000000 ? left : 100000000;
     struct timespec limit = {.tv_sec = 0, .tv_nsec = (long)left};
     int ready = epoll_pwait2(poller, events, 256, &limit, NULL);
-    for (int place = 0; place < ready; place++) {
-        read_all(events[place].data.ptr);
-        work(events[place].data.ptr);
+    for (int index = 0; index < ready; index++) {
+        read_all(events[index].data.ptr);
+        work(events[index].data.ptr);
     }
     now = now_ns();
-    for (size_t place = 0; place < connection_count; place++) {
-        if (all[place].expiry_ns <= now) {
-            work(&all[place]);
+    for (size_t index = 0; index < connection_count; index++) {
+        if (all[index].expiry_ns <= now) {
+            work(&all[index]);
         }
     }
 }
@@ -587,14 +589,14 @@ int main(int count_of_words, char **words)
     if (!all || poller < 0) {
         die("cannot begin");
     }
-    for (size_t place = 0; place < connection_count; place++) {
-        all[place].expiry_ns = UINT64_MAX; // not started
+    for (size_t index = 0; index < connection_count; index++) {
+        all[index].expiry_ns = UINT64_MAX; // not started
     }
     uint64_t begin = now_ns();
-    for (size_t place = 0; place < connection_count; place++) {
-        start(&all[place]);
-        work(&all[place]);
-        if (place % 8 == 7) { // so that the handshakes do not drown the server
+    for (size_t index = 0; index < connection_count; index++) {
+        start(&all[index]);
+        work(&all[index]);
+        if (index % 8 == 7) { // so that the handshakes do not drown the server
             wait_and_read();
         }
     }
@@ -602,8 +604,8 @@ int main(int count_of_words, char **words)
         wait_and_read();
         if (was_resumed) {
             was_resumed = 0;
-            for (size_t place = 0; place < connection_count; place++) {
-                work(&all[place]);
+            for (size_t index = 0; index < connection_count; index++) {
+                work(&all[index]);
             }
         }
     }

@@ -1,13 +1,15 @@
-// A bad network on one machine: a link that delays and drops IP packets, of UDP and of TCP alike. It works where the kernel has no netem.
+// A bad network on one machine: a link that delays and drops IP packets, of UDP and of TCP alike. It works where the
+// kernel has no netem.
 //
-// Usage: link DELAY_MS LOSS_PERCENT MEGABITS CONGESTION_CONTROL. It makes a network namespace for itself, prints "ready", and works until it
-// is asked to end. Others enter the namespace by `nsenter --net=/proc/PID/ns/net`. A server there listens at 10.77.0.3, and clients find it at
-// 10.77.0.4. Each packet between them waits for its turn at this many megabits per second, and then for the delay. It is dropped at random, or
-// if it would have to wait for its turn longer than QUEUE_NS: both in each direction by itself. TCP in the namespace uses the given
-// congestion control. Needs the right to make namespaces, /dev/net/tun, and ip of iproute2.
+// Usage: link DELAY_MS LOSS_PERCENT MEGABITS CONGESTION_CONTROL. It makes a network namespace for itself, prints
+// "ready", and works until it is asked to end. Others enter the namespace by `nsenter --net=/proc/PID/ns/net`. A server
+// there listens at 10.77.0.3, and clients find it at 10.77.0.4. Each packet between them waits for its turn at this
+// many megabits per second, and then for the delay. It is dropped at random, or if it would have to wait for its turn
+// longer than QUEUE_NS: both in each direction by itself. TCP in the namespace uses the given congestion control. Needs
+// the right to make namespaces, /dev/net/tun, and ip of iproute2.
 //
-// All packets come from one TUN device and go back to it. The addresses are chosen so that changing them leaves every checksum as it is:
-// the client's 1 and 4 have the sum of the server's 2 and 3.
+// All packets come from one TUN device and go back to it. The addresses are chosen so that changing them leaves every
+// checksum as it is: the client's 1 and 4 have the sum of the server's 2 and 3.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

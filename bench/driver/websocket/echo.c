@@ -1,7 +1,7 @@
 // The target of proxies of WebSockets: sends the messages of each connection back, one thread with epoll.
 //
-// Usage: echo PORT. It knows the one key that load.c asks with, so it computes no SHA-1. Messages have less than 126 bytes, and come
-// in one frame each.
+// Usage: echo PORT. It knows the one key that load.c asks with, so it computes no SHA-1. Messages have less than 126
+// bytes, and come in one frame each.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -64,14 +64,14 @@ static bool open_it(struct connection *one, size_t *used)
 static bool echo_frames(const struct connection *one, size_t *used)
 {
     unsigned char answer[ROOM];
-    size_t length = 0, place = 0;
-    while (one->held - place >= FRAME_HEAD) {
-        const unsigned char *frame = one->bytes + place;
+    size_t length = 0, offset = 0;
+    while (one->held - offset >= FRAME_HEAD) {
+        const unsigned char *frame = one->bytes + offset;
         size_t size = frame[1] & 0x7f;
         if (!(frame[0] & 0x80) || !(frame[1] & 0x80) || size > MESSAGE_MAX) {
             return false;
         }
-        if (one->held - place < FRAME_HEAD + size) {
+        if (one->held - offset < FRAME_HEAD + size) {
             break;
         }
         answer[length++] = frame[0];
@@ -79,13 +79,13 @@ static bool echo_frames(const struct connection *one, size_t *used)
         for (size_t at = 0; at < size; at++) {
             answer[length++] = frame[FRAME_HEAD + at] ^ frame[2 + at % 4];
         }
-        place += FRAME_HEAD + size;
+        offset += FRAME_HEAD + size;
         if ((frame[0] & 15) == OP_CLOSE) {
             send_all(one, answer, length);
             return false;
         }
     }
-    *used = place;
+    *used = offset;
     return length == 0 || send_all(one, answer, length);
 }
 
@@ -170,8 +170,8 @@ int main(int count, char **words)
     struct epoll_event events[256];
     for (;;) {
         int ready = epoll_wait(poller, events, 256, -1);
-        for (int place = 0; place < ready; place++) {
-            struct connection *one = events[place].data.ptr;
+        for (int index = 0; index < ready; index++) {
+            struct connection *one = events[index].data.ptr;
             if (one == NULL) {
                 accept_all(poller, listener);
             } else if (!serve(one)) {

@@ -1,6 +1,7 @@
 // Generates WebSocket load: every connection sends "hello", waits for its echo, and sends again.
 //
-// Usage: websocket PORT CONNECTIONS SECONDS. It ends after that time, or at SIGINT, and prints its figures like wrk.lua.
+// Usage: websocket PORT CONNECTIONS SECONDS. It ends after that time, or at SIGINT, and prints its figures like
+// wrk.lua.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -101,17 +102,17 @@ static void count(struct connection *one)
 static size_t take_head(struct connection *one, const char *received, size_t size)
 {
     static const char blank[] = "\r\n\r\n";
-    for (size_t place = 0; place < size; place++) {
-        if (received[place] == blank[one->held]) {
+    for (size_t index = 0; index < size; index++) {
+        if (received[index] == blank[one->held]) {
             one->held++;
         } else {
-            one->held = received[place] == '\r' ? 1 : 0;
+            one->held = received[index] == '\r' ? 1 : 0;
         }
         if (one->held == 4) {
             one->held = 0;
             one->is_open = true;
             send_all(one, message, sizeof message);
-            return place + 1;
+            return index + 1;
         }
     }
     return size;
@@ -125,9 +126,9 @@ static bool take(struct connection *one)
         return size < 0 && errno == EAGAIN;
     }
     bytes += (uint64_t)size;
-    size_t place = one->is_open ? 0 : take_head(one, received, (size_t)size);
-    for (; place < (size_t)size; place++) {
-        if ((unsigned char)received[place] != echo[one->held]) {
+    size_t index = one->is_open ? 0 : take_head(one, received, (size_t)size);
+    for (; index < (size_t)size; index++) {
+        if ((unsigned char)received[index] != echo[one->held]) {
             return false;
         }
         if (++one->held == sizeof echo) {
@@ -178,14 +179,14 @@ int main(int count_of_words, char **words)
         die("cannot begin");
     }
     uint64_t begin = now_ns();
-    for (size_t place = 0; place < connections; place++) {
-        start(&all[place], port, poller);
+    for (size_t index = 0; index < connections; index++) {
+        start(&all[index], port, poller);
     }
     struct epoll_event events[256];
     while (!is_over && now_ns() - begin < limit_ns) {
         int ready = epoll_wait(poller, events, 256, 100);
-        for (int place = 0; place < ready; place++) {
-            struct connection *one = events[place].data.ptr;
+        for (int index = 0; index < ready; index++) {
+            struct connection *one = events[index].data.ptr;
             if (!take(one)) {
                 errors++;
                 epoll_ctl(poller, EPOLL_CTL_DEL, one->descriptor, NULL);

@@ -1,8 +1,8 @@
 {-# LANGUAGE CPP #-}
 
 -- | Calls blocking C functions from many threads. One source serves both sides: with MILLRACE defined the calls are
--- 'fiberCall', without it they are @safe@ foreign calls. The functions and the measurement are in @call.c@, which prints
--- the seconds that the calls took and the bytes of memory in use before them.
+-- 'fiberCall', without it they are @safe@ foreign calls. The functions and the measurement are in @call.c@, which
+-- prints the seconds that the calls took and the bytes of memory in use before them.
 --
 -- > calls sleep CALLERS CALLS      each of CALLERS threads makes CALLS calls that sleep for 1 ms in C
 -- > calls hold CALLERS CALLS       the same with half a second, so that all calls are in flight at once

@@ -1,7 +1,7 @@
 {-# LANGUAGE CPP #-}
 
--- | The timer workloads. One source serves both sides: with MILLRACE defined the timers are Millrace's, without it GHC's
--- own. Prints the seconds that the work took. The first timer, which starts managers, is armed before.
+-- | The timer workloads. One source serves both sides: with MILLRACE defined the timers are Millrace's, without it
+-- GHC's own. Prints the seconds that the work took. The first timer, which starts managers, is armed before.
 --
 -- > timers sleepers N              N threads sleep 1 ms: the time until all have woken
 -- > timers floor N                 N threads wait for an MVar instead: the cost of the threads alone
@@ -140,5 +140,7 @@ main = do
     ["brief", n, calls] -> timed (timeouts (pure ()) (read n) (read calls))
     ["rearm", n, rounds] -> rearm (read n) (read rounds)
     ["deadline", n] -> setDeadlines (read n)
-    _ -> error "usage: timers sleepers|floor|callbacks|arm|lateness|deadline N, timeouts|brief THREADS CALLS, rearm TIMERS ROUNDS"
+    _ ->
+      error
+        "usage: timers sleepers|floor|callbacks|arm|lateness|deadline N, timeouts|brief THREADS CALLS, rearm TIMERS ROUNDS"
   printf "%.6f\n" seconds

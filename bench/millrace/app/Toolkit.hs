@@ -1,9 +1,9 @@
 {-# LANGUAGE BangPatterns #-}
 {-# LANGUAGE CPP #-}
 
--- | The Haskell sides of the workloads of files, packets, processes and names. One source serves three sides: with MILLRACE defined it
--- uses Millrace, with SAFE_CALLS it reads by @pread@ through @safe@ foreign calls, and otherwise it uses base's Handles and the packages
--- of GHC. @toolkit.c@ measures, and prints the seconds and the processor time.
+-- | The Haskell sides of the workloads of files, packets, processes and names. One source serves three sides: with
+-- MILLRACE defined it uses Millrace, with SAFE_CALLS it reads by @pread@ through @safe@ foreign calls, and otherwise it
+-- uses base's Handles and the packages of GHC. @toolkit.c@ measures, and prints the seconds and the processor time.
 --
 -- > toolkit read FILE READERS READS      each of READERS threads reads READS blocks of 4 KiB at random offsets
 -- > toolkit direct FILE READERS READS    the same past the system's memory
@@ -105,12 +105,12 @@ run work path n m = case work of
   "read" -> withFile path ForReading (readers n m)
   "direct" -> withFileWith path ReadOnly [Direct] (readers n m)
   "read-all" -> withFile path ForReading $ \file -> do
-    place <- directMemory pieceBytes
-    callers 1 $ \_ -> forM_ [0 .. m - 1] $ \i -> readIntoMemory file (fromIntegral (i * pieceBytes)) place pieceBytes
+    memory <- directMemory pieceBytes
+    callers 1 $ \_ -> forM_ [0 .. m - 1] $ \i -> readIntoMemory file (fromIntegral (i * pieceBytes)) memory pieceBytes
   "write-all" -> withFile path ForWriting $ \file -> do
-    place <- directMemory pieceBytes
+    memory <- directMemory pieceBytes
     callers 1 $ \_ -> do
-      forM_ [0 .. m - 1] $ \i -> writeFromMemory file (fromIntegral (i * pieceBytes)) place pieceBytes
+      forM_ [0 .. m - 1] $ \i -> writeFromMemory file (fromIntegral (i * pieceBytes)) memory pieceBytes
       sync file
   "copy-all" -> callers 1 $ \_ -> do
     copyFile path (path ++ ".copy")
@@ -144,9 +144,9 @@ readers :: Int -> Int -> File -> IO ()
 readers n m file = do
   size <- fileSize file
   callers n $ \seed -> do
-    place <- directMemory blockBytes
+    memory <- directMemory blockBytes
     atRandomBlocks size seed m $ \offset -> do
-      count <- readIntoMemory file offset place blockBytes
+      count <- readIntoMemory file offset memory blockBytes
       unless (count == blockBytes) (fail "a short read")
 #else
 run work path n m = case work of
@@ -159,11 +159,11 @@ run work path n m = case work of
     handles <- mapM (const (openBinaryFile path ReadMode)) [1 .. n]
     size <- mapM hFileSize (take 1 handles)
     callers n $ \seed -> do
-      place <- newBlock
+      memory <- newBlock
       let handle = handles !! (seed - 1)
       atRandomBlocks (fromIntegral (sum size)) seed m $ \offset -> do
         hSeek handle AbsoluteSeek (fromIntegral offset)
-        count <- hGetBuf handle place blockBytes
+        count <- hGetBuf handle memory blockBytes
         unless (count == blockBytes) (fail "a short read")
 #endif
   _ -> error ("there is no work " ++ work ++ " on " ++ path)
@@ -172,9 +172,9 @@ run work path n m = case work of
     readers descriptor = do
       size <- sizeOf descriptor
       callers n $ \seed -> do
-        place <- newBlock
+        memory <- newBlock
         atRandomBlocks size seed m $ \offset -> do
-          count <- pread descriptor place (fromIntegral blockBytes) (fromIntegral offset)
+          count <- pread descriptor memory (fromIntegral blockBytes) (fromIntegral offset)
           unless (fromIntegral count == blockBytes) (fail "a short read")
 #endif
 #endif

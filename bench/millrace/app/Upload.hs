@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A server for the upload workload. It reads the whole body of a request, drops it, sleeps if the request asks for it, and
--- answers "Pong!".
+-- | A server for the upload workload. It reads the whole body of a request, drops it, sleeps if the request asks for
+-- it, and answers "Pong!".
 --
 -- > millrace-upload PORT [MICROSECONDS]
 module Main (main) where

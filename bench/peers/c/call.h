@@ -1,6 +1,6 @@
 /*
- * call.h: C functions that block for a short time, as a C library's functions may, and functions that measure such calls.
- * All programs that the workloads `blocking` and `switch` compare call them. An error ends the program.
+ * call.h: C functions that block for a short time, as a C library's functions may, and functions that measure such
+ * calls. All programs that the workloads `blocking` and `switch` compare call them. An error ends the program.
  */
 #ifndef CALL_H
 #define CALL_H

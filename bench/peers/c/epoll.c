@@ -1,6 +1,6 @@
 /*
- * epoll.c: the server with the least possible cost on epoll: edge-triggered, a thread and a listener for each core, and nothing
- * shared between them. answer.c finds requests and makes the answers.
+ * epoll.c: the server with the least possible cost on epoll: edge-triggered, a thread and a listener for each core, and
+ * nothing shared between them. answer.c finds requests and makes the answers.
  */
 #define _GNU_SOURCE
 #include "answer.h"

@@ -1,6 +1,6 @@
 /*
- * libuv.c: the same servers on libuv, with one loop. answer.c has the answers.
- * It follows libuv's guide: one shared read buffer, then uv_try_write, and uv_write only for the bytes that did not fit.
+ * libuv.c: the same servers on libuv, with one loop. answer.c has the answers. It follows libuv's guide: one shared
+ * read buffer, then uv_try_write, and uv_write only for the bytes that did not fit.
  */
 #define _GNU_SOURCE
 #include "answer.h"

@@ -86,12 +86,12 @@ void *toolkit_block(void)
 
 int toolkit_udp_server(void)
 {
-    int room = BUFFER_BYTES;
+    int buffer_bytes = BUFFER_BYTES;
     int server = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     check(server >= 0, "socket");
     check(bind(server, (struct sockaddr *)&here, sizeof here) == 0, "bind");
-    setsockopt(server, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    setsockopt(server, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
     return server;
 }
 

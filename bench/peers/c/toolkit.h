@@ -1,7 +1,8 @@
 /*
  * toolkit.h: what the sides of the workloads of files, packets and processes share.
  *
- * What it is for: all of them measure in the same way, and the same load asks all servers of UDP. Must not know: fibers, loops.
+ * What it is for: all of them measure in the same way, and the same load asks all servers of UDP. Must not know:
+ * fibers, loops.
  */
 #ifndef TOOLKIT_H
 #define TOOLKIT_H

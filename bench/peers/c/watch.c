@@ -13,7 +13,7 @@
 enum {
     EVENTS = IN_CREATE | IN_DELETE | IN_DELETE_SELF | IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_MOVED_FROM |
              IN_MOVED_TO | IN_EXCL_UNLINK,
-    ROOM = 65536
+    BUFFER_BYTES = 65536
 };
 
 static void check(int succeeded, const char *attempted)
@@ -26,7 +26,7 @@ static void check(int succeeded, const char *attempted)
 
 int main(int count, char **values)
 {
-    static char room[ROOM];
+    static char buffer[BUFFER_BYTES];
     if (count != 3)
         return 2;
     long files = strtol(values[2], NULL, 10);
@@ -41,7 +41,7 @@ int main(int count, char **values)
         int file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         check(file >= 0, name);
         close(file);
-        check(read(watch, room, sizeof room) > 0, "read");
+        check(read(watch, buffer, sizeof buffer) > 0, "read");
     }
     toolkit_end();
     return 0;

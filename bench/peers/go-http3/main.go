@@ -1,5 +1,6 @@
-// Command go-http3 answers every request with "Pong!", or serves the files of a directory, by HTTP/3 with quic-go, and by HTTP/2 on the
-// same port. Usage: go-http3 PORT DIRECTORY CERTIFICATE KEY [ADDRESS], where "-" is no directory. GOMAXPROCS gives the number of cores.
+// Command go-http3 answers every request with "Pong!", or serves the files of a directory, by HTTP/3 with quic-go, and
+// by HTTP/2 on the same port. Usage: go-http3 PORT DIRECTORY CERTIFICATE KEY [ADDRESS], where "-" is no directory.
+// GOMAXPROCS gives the number of cores.
 package main
 
 import (

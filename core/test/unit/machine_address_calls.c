@@ -1,4 +1,5 @@
-/* machine_address_calls.c: addresses of a simulated machine, and errors of calls with them, which are those of Linux. */
+/* machine_address_calls.c: addresses of a simulated machine, and errors of calls with them, which are those of
+   Linux. */
 #include "machine_calls.h"
 
 static int bind_anew(mr_machine *machine, int number, int family, in_port_t port)

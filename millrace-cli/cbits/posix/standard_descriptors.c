@@ -1,9 +1,10 @@
 /*
  * standard_descriptors.c - makes sure that descriptors 0, 1 and 2 are open. Must not know: GHC.
  *
- * A program that was started without one of them (`>&-`) gets that number for the first thing that it opens. In a Haskell
- * program that is a descriptor of the run-time system, which would then receive the program's output. So this code must run
- * before the run-time system. It belongs to the executable, because the linker drops functions of a library that nobody calls.
+ * A program that was started without one of them (`>&-`) gets that number for the first thing that it opens. In a
+ * Haskell program that is a descriptor of the run-time system, which would then receive the program's output. So this
+ * code must run before the run-time system. It belongs to the executable, because the linker drops functions of a
+ * library that nobody calls.
  */
 #include "millrace_check.h"
 

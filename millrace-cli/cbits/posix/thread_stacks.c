@@ -1,9 +1,10 @@
 /*
  * thread_stacks.c - the stacks of the program's OS threads have 1 MB of address space. Must not know: GHC.
  *
- * Without this each has 8 MB (`ulimit -s`), and a limit of memory (`ulimit -d`, LimitDATA=) counts all of it, although a thread uses a few
- * pages. Haskell's stacks are elsewhere: here run the C libraries, of which the resolver of names needs most, some 70 KB. Threads begin
- * with the run-time system, so this must run before it, and belongs to the executable (see standard_descriptors.c).
+ * Without this each has 8 MB (`ulimit -s`), and a limit of memory (`ulimit -d`, LimitDATA=) counts all of it, although
+ * a thread uses a few pages. Haskell's stacks are elsewhere: here run the C libraries, of which the resolver of names
+ * needs most, some 70 KB. Threads begin with the run-time system, so this must run before it, and belongs to the
+ * executable (see standard_descriptors.c).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for pthread_setattr_default_np */

@@ -95,10 +95,10 @@ class Callable f where
   serving :: f -> Handler
 
   -- | The kinds of the arguments, and that of the result.
-  signature :: Proxy f -> ([Kind], Kind)
+  signature :: Proxy f -> ([CKind], CKind)
 
 -- | Calls a C function whose result has some type.
-newtype Invocation = Invocation (forall r. Kind -> (Ptr () -> IO r) -> IO r)
+newtype Invocation = Invocation (forall r. CKind -> (Ptr () -> IO r) -> IO r)
 
 instance (Passable a, Callable f) => Callable (a -> f) where
   calling invoke given value = calling invoke (argument : given)

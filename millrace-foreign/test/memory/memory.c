@@ -73,12 +73,12 @@ static void begin(void)
 
 static mrf_call *make_call(void *function, unsigned count, mrf_kind result)
 {
-    static int place;
+    static int signal_memory;
     mrf_call *call = mrf_call_create((void (*)(void))function, count, result, 0);
     CHECK(call != NULL);
     if (mrf_call_signal(call) == NULL)
-        mrf_call_set_signal(call, &place);
-    CHECK(mrf_call_signal(call) == &place);
+        mrf_call_set_signal(call, &signal_memory);
+    CHECK(mrf_call_signal(call) == &signal_memory);
     return call;
 }
 

@@ -1,7 +1,7 @@
 /*
- * memory.c - the client's C code and a server of libnghttp2's in memory. With faults, each test runs again and again, and another call
- * of that code fails. What must hold then ends the process (MUST_HOLD); checks only hold without a fault. Must not know:
- * sockets, GHC.
+ * memory.c - the client's C code and a server of libnghttp2's in memory. With faults, each test runs again and again,
+ * and another call of that code fails. What must hold then ends the process (MUST_HOLD); checks only hold without a
+ * fault. Must not know: sockets, GHC.
  */
 #include "harness.h"
 #include "http2_client.h"
@@ -42,7 +42,7 @@ typedef struct world {
     uint32_t pings;
 } world;
 
-/* ------------------------------------------------------------------------------------------------------ the server --- */
+/* --------------------------------------------------------------------------------------------------- the server --- */
 
 #define FIELD(name, value)                                                                               \
     {                                                                                                    \
@@ -54,11 +54,11 @@ static uint8_t byte_at(size_t offset)
     return (uint8_t)(offset * 7 + offset / 251);
 }
 
-static ssize_t send_body(nghttp2_session *session, int32_t id, uint8_t *to, size_t room, uint32_t *flags,
+static ssize_t send_body(nghttp2_session *session, int32_t id, uint8_t *to, size_t capacity, uint32_t *flags,
                          nghttp2_data_source *source, void *data)
 {
     seen *stream = source->ptr;
-    size_t count = BODY - stream->sent < room ? BODY - stream->sent : room;
+    size_t count = BODY - stream->sent < capacity ? BODY - stream->sent : capacity;
     (void)data;
     for (size_t i = 0; i < count; i++)
         to[i] = byte_at(stream->sent + i);
@@ -121,7 +121,7 @@ static int on_request_data(nghttp2_session *session, uint8_t flags, int32_t id, 
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------- the world --- */
+/* ---------------------------------------------------------------------------------------------------- the world --- */
 
 static bool is_over(const world *w)
 {
@@ -181,7 +181,7 @@ static void carry(world *w)
         ;
 }
 
-/* ---------------------------------------------------------------------------------------------------- a client's way --- */
+/* ----------------------------------------------------------------------------------------------- a client's way --- */
 
 /* Appends a field in the form of http2_client.h. */
 static uint8_t *put_field(uint8_t *at, const char *name, const char *value, uint32_t secret)
@@ -291,7 +291,7 @@ static void exchange_of(answering answering, size_t size, bool with_trailers)
     end_world(&w);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- the tests --- */
+/* ---------------------------------------------------------------------------------------------------- the tests --- */
 
 static void bodies_and_trailers(uintptr_t with_trailers)
 {
@@ -473,7 +473,7 @@ static void no_protocol(uintptr_t argument)
     end_world(&w);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- the program --- */
+/* -------------------------------------------------------------------------------------------------- the program --- */
 
 int main(int argc, char **argv)
 {

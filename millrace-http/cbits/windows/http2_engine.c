@@ -1,6 +1,6 @@
 /*
- *http2_engine.c for Windows, where libnghttp2 is not packaged: there is no HTTP/2, so nobody has a connection or a stream to call
- * the other functions with. Must not know: GHC, sockets, the clock.
+ * http2_engine.c for Windows, where libnghttp2 is not packaged: there is no HTTP/2, so nobody has a connection or a
+ * stream to call the other functions with. Must not know: GHC, sockets, the clock.
  */
 #include "http2_engine.h"
 

@@ -1,6 +1,6 @@
 /*
- * guard.c - copies of bytes whose end lies right before memory that may not be read: a parser that reads beyond the end is
- * killed by SIGSEGV.
+ * guard.c - copies of bytes whose end lies right before memory that may not be read: a parser that reads beyond the end
+ * is killed by SIGSEGV.
  */
 #define _DEFAULT_SOURCE
 #include <stddef.h>

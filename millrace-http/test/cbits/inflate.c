@@ -27,8 +27,9 @@ static size_t put(uint8_t *target, const nghttp2_nv *field)
 }
 
 /* Decodes one whole block. Writes for each field the lengths of its name and value, then both. Returns how many bytes
- * were written, -1 for a block that is malformed, or -2 if there is not room enough. */
-int64_t inflate_block(nghttp2_hd_inflater *inflater, const uint8_t *block, size_t length, uint8_t *target, size_t room)
+ * were written, -1 for a block that is malformed, or -2 if the target is too small. */
+int64_t inflate_block(nghttp2_hd_inflater *inflater, const uint8_t *block, size_t length, uint8_t *target,
+                      size_t capacity)
 {
     size_t written = 0;
     int flags = 0;
@@ -40,7 +41,7 @@ int64_t inflate_block(nghttp2_hd_inflater *inflater, const uint8_t *block, size_
         block += taken;
         length -= (size_t)taken;
         if (flags & NGHTTP2_HD_INFLATE_EMIT) {
-            if (written + 8 + field.namelen + field.valuelen > room)
+            if (written + 8 + field.namelen + field.valuelen > capacity)
                 return -2;
             written += put(target + written, &field);
         }

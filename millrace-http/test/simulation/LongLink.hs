@@ -54,11 +54,11 @@ transfer direction size address = bracket (socket AF_INET Stream defaultProtocol
           (map encodeFrame [settingsFrame [(InitialWindowSize, windowMax)], windowUpdate 0 (windowMax - 65535)])
     )
   sending <- newMVar ()
-  room <- newMVar (Room 65535 65535 Map.empty)
+  windows <- newMVar (SendWindows 65535 65535 Map.empty)
   news <- newEmptyMVar
   answered <- newEmptyMVar
   let say frames = withMVar sending (\_ -> sendAll connection (B.concat (map encodeFrame frames)))
-      change f = modifyMVar_ room (return . f) >> void (tryPutMVar news ())
+      change f = modifyMVar_ windows (return . f) >> void (tryPutMVar news ())
       ask stream method path =
         say
           [ headersFrame
@@ -66,14 +66,15 @@ transfer direction size address = bracket (socket AF_INET Stream defaultProtocol
               ([EndStream | method == "GET"] ++ [EndHeaders])
               (literals [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", path)])
           ]
-      whole stream = ask stream "POST" "/" >> upload say room news stream (Just size) >> takeMVar answered
+      whole stream = ask stream "POST" "/" >> upload say windows news stream (Just size) >> takeMVar answered
       requests = case direction of
         Download -> ask 1 "GET" "/" >> takeMVar answered
         Upload -> whole 1
-        TwoUploads -> whole 1 >> ask 3 "POST" lazyPath >> upload say room news 3 Nothing >> whole 5
+        TwoUploads -> whole 1 >> ask 3 "POST" lazyPath >> upload say windows news 3 Nothing >> whole 5
   begin <- monotonicNanoseconds
   self <- myThreadId
-  let listening = listenTo connection say change (putMVar answered ()) `catch` \problem -> throwTo self (problem :: IOException)
+  let listening =
+        listenTo connection say change (putMVar answered ()) `catch` \problem -> throwTo self (problem :: IOException)
   bracket (forkIO listening) killThread (const requests)
   end <- monotonicNanoseconds
   return (end - begin)
@@ -81,10 +82,10 @@ transfer direction size address = bracket (socket AF_INET Stream defaultProtocol
     windowMax = 2147483647
 
 -- The remaining windows for sending: the connection's, that of a new stream, and each stream's difference from that.
-data Room = Room {roomConnection :: !Int, roomInitial :: !Int, roomStreams :: !(Map.Map StreamId Int)}
+data SendWindows = SendWindows {sendConnection :: !Int, sendInitial :: !Int, sendStreams :: !(Map.Map StreamId Int)}
 
 -- Receives until the connection ends. Runs the action when a response has ended.
-listenTo :: Socket -> ([Frame] -> IO ()) -> ((Room -> Room) -> IO ()) -> IO () -> IO ()
+listenTo :: Socket -> ([Frame] -> IO ()) -> ((SendWindows -> SendWindows) -> IO ()) -> IO () -> IO ()
 listenTo connection say change ended = go B.empty
   where
     go held = case decodeFrame held of
@@ -96,7 +97,7 @@ listenTo connection say change ended = go B.empty
     react frame = case frameType frame of
       Settings | not (hasFlag Ack frame) -> do
         forM_ [size | (InitialWindowSize, size) <- settingsOf frame] $ \size ->
-          change (\room -> room {roomInitial = fromIntegral size})
+          change (\windows -> windows {sendInitial = fromIntegral size})
         say [settingsAck]
       Ping | not (hasFlag Ack frame) -> say [pingAck (framePayload frame)]
       WindowUpdate -> change (widen (frameStream frame) (fromIntegral (word32At 0 (framePayload frame))))
@@ -104,15 +105,15 @@ listenTo connection say change ended = go B.empty
       Reset -> ioError (userError ("the server has reset the stream: " ++ show frame))
       GoAway -> ioError (userError ("the server ends the connection: " ++ show frame))
       _ -> return ()
-    widen 0 size room = room {roomConnection = roomConnection room + size}
-    widen stream size room = room {roomStreams = Map.insertWith (+) stream size (roomStreams room)}
+    widen 0 size windows = windows {sendConnection = sendConnection windows + size}
+    widen stream size windows = windows {sendStreams = Map.insertWith (+) stream size (sendStreams windows)}
 
 -- Sends a body as fast as the windows and the link allow. Nothing: until the stream's window is used up.
-upload :: ([Frame] -> IO ()) -> MVar Room -> MVar () -> StreamId -> Maybe Int -> IO ()
-upload say room news stream = go
+upload :: ([Frame] -> IO ()) -> MVar SendWindows -> MVar () -> StreamId -> Maybe Int -> IO ()
+upload say windows news stream = go
   where
     go left = do
-      Room connection initial streams <- readMVar room
+      SendWindows connection initial streams <- readMVar windows
       let own = initial + Map.findWithDefault 0 stream streams
           size = minimum ([16384, connection, own] ++ maybe [] return left)
       unless (isNothing left && own <= 0) $
@@ -120,13 +121,13 @@ upload say room news stream = go
           then takeMVar news >> go left
           else do
             modifyMVar_
-              room
+              windows
               ( \now ->
                   return
                     now
-                      { roomConnection =
-                          roomConnection now - size,
-                        roomStreams = Map.insertWith (+) stream (negate size) (roomStreams now)
+                      { sendConnection =
+                          sendConnection now - size,
+                        sendStreams = Map.insertWith (+) stream (negate size) (sendStreams now)
                       }
               )
             say [dataFrame stream [EndStream | Just size == left] (if size == 16384 then full else B.take size full)]

@@ -143,7 +143,7 @@ application request respond = case (requestMethod request, pathInfo request) of
     number = fromMaybe 0 . readMaybe . filter (`elem` ['0' .. '9']) . show
     tagOf r = [("X-Tag", rawPathInfo r)]
 
--- | Bytes that depend on the request and on the place in the response.
+-- | Bytes that depend on the request and on the position in the response.
 bytesFor :: ByteString -> Int -> ByteString
 bytesFor path size = B.take size (B.concat (replicate (size `div` B.length path + 1) path))
 
@@ -197,7 +197,7 @@ oneClient address client got = bracket (socket AF_INET Stream defaultProtocol) c
           held <- newIORef B.empty
           forM_ [1 .. rounds] $ \roundNumber -> do
             burst <- (+ 1) <$> chance 4
-            wanted <- forM [1 .. burst] $ \place -> wantedRequest (client * 1000 + roundNumber * 10 + place)
+            wanted <- forM [1 .. burst] $ \index -> wantedRequest (client * 1000 + roundNumber * 10 + index)
             -- At the same time: a server that cannot send its responses takes no more requests.
             sent <- newEmptyMVar
             void $
@@ -225,8 +225,8 @@ speakHttp2 s client got = do
   rounds <- (+ 1) <$> chance 4
   forM_ [1 .. rounds] $ \roundNumber -> do
     burst <- (+ 1) <$> chance 6
-    asked <- forM [1 .. burst] $ \place -> do
-      (kind, path, padding, body) <- wantedAnswer (client * 1000 + roundNumber * 10 + place)
+    asked <- forM [1 .. burst] $ \index -> do
+      (kind, path, padding, body) <- wantedAnswer (client * 1000 + roundNumber * 10 + index)
       let fields =
             if kind == Upload
               then post path

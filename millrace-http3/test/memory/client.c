@@ -203,9 +203,9 @@ static int on_handshake(ngtcp2_conn *quic, void *data)
     const gnutls_datum_t *list = gnutls_certificate_get_peers(c->tls, &count);
     gnutls_x509_crt_t certificate;
     if (count > 0 && gnutls_x509_crt_init(&certificate) == 0) {
-        size_t room = sizeof c->peer_name;
+        size_t size = sizeof c->peer_name;
         if (gnutls_x509_crt_import(certificate, &list[0], GNUTLS_X509_FMT_DER) == 0)
-            (void)gnutls_x509_crt_get_dn(certificate, c->peer_name, &room);
+            (void)gnutls_x509_crt_get_dn(certificate, c->peer_name, &size);
         gnutls_x509_crt_deinit(certificate);
     }
     return 0;

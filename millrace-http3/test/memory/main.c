@@ -1316,7 +1316,7 @@ static void neighbours(uintptr_t argument)
     run_for(w, SECOND);
     CHECK_EQ(http3_connection_count(second), 2);
     CHECK(!late->is_established && counts_of(w).refused > 0);
-    /* Without the first endpoint there is room. */
+    /* Without the first endpoint there is a free slot. */
     http3_close(first, HTTP3_NO_ERROR, w->now);
     http3_free(first);
     run_for(w, 5 * SECOND);
@@ -1814,7 +1814,7 @@ static void forbidden_entries(uintptr_t argument)
     end_world(w);
 }
 
-/* The same in heads that wait for the entry: they are short, or refused before it comes. */
+/* Such entries in heads that wait for the entry: they are short, or refused before it comes. */
 static void waiting_heads(uintptr_t argument)
 {
     (void)argument;
@@ -1866,7 +1866,7 @@ static void waiting_upload(uintptr_t argument)
     end_world(w);
 }
 
-/* Frames that have no place where they are (RFC 9114, section 7), and streams that must not end: the connection ends
+/* Frames that are not allowed where they are (RFC 9114, section 7), and streams that must not end: the connection ends
  * with the code that the RFC names. */
 static void wrong_frames(uintptr_t argument)
 {
@@ -2289,7 +2289,7 @@ static const harness_test tests[] = {
     {"a client that stops sending packets without use gets its answers", useless_packets, 1},
     {"ends a connection after so many requests", request_limit, 0},
     {"attack: another protocol", wrong_protocol, 0},
-    {"attack: frames in wrong places", wrong_frames, 0},
+    {"attack: frames on wrong streams", wrong_frames, 0},
     {"attack: heads without end, slowly", unfinished_heads, 0},
     {"attack: many large heads without end", many_unfinished_heads, 0},
     {"attack: many answers that nobody takes", many_unread_answers, 0},

@@ -1,6 +1,6 @@
 /*
- * threads.c - many threads use an endpoint at a time, as applications do. For the thread sanitizer. The main thread has the link and the
- * clients; the threads take requests and answer them.
+ * threads.c - many threads use an endpoint at a time, as applications do. For the thread sanitizer. The main thread has
+ * the link and the clients; the threads take requests and answer them.
  */
 #include "threads.h"
 

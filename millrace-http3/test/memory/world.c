@@ -253,9 +253,9 @@ static int step_handler(world *w, handler *h)
     for (;;) {
         if (h->left == 0)
             return h->at == 0 ? 1 : finish(w, h);
-        int room = http_stream_await_output(h->stream, HTTP_OUTPUT_LOW);
-        if (room != HTTP_OK)
-            return room == HTTP_GONE;
+        int state = http_stream_await_output(h->stream, HTTP_OUTPUT_LOW);
+        if (state != HTTP_OK)
+            return state == HTTP_GONE;
         size_t length = 1 + random_below(w, random_below(w, 4) == 0 ? 65535 : 3000);
         if (h->is_echo) {
             int64_t count = w->is_lazy ? -HTTP_WAIT : http_stream_read(h->stream, bytes, length, 1);
@@ -414,7 +414,7 @@ static void step(world *w)
         http3_handle_expiry(w->endpoint, w->now);
     run_application(w);
     flush_endpoint(w);
-    run_application(w); /* some output may have made room */
+    run_application(w); /* some output may have been sent */
     if (http3_needs_sender(w->endpoint))
         flush_endpoint(w);
     for (uint32_t i = 0; i < w->client_count; i++)

@@ -1,6 +1,6 @@
 /*
- * world.h - an endpoint of the engine, an application on it, clients, and a link between them, all in memory and in simulated time. A
- * run depends on its seed alone, but for the keys.
+ * world.h - an endpoint of the engine, an application on it, clients, and a link between them, all in memory and in
+ * simulated time. A run depends on its seed alone, but for the keys.
  *
  * The clients are made of the same libraries as the engine, but share no code with it.
  */

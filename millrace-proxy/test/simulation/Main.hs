@@ -34,7 +34,8 @@ main = do
   failures <- newIORef (0 :: Int)
   let check name nature plan = do
         begin <- getCPUTime
-        let isTimeLeft = maybe (\used -> used - begin < 4000000000000) (\_ _ -> True) (wanted :: Maybe Int) <$> getCPUTime
+        let isTimeLeft =
+              maybe (\used -> used - begin < 4000000000000) (\_ _ -> True) (wanted :: Maybe Int) <$> getCPUTime
             inTurn [] = return []
             inTurn (seed : others) = do
               one <- worldOn nature (plan seed)

@@ -95,7 +95,7 @@ newScript nature which = do
   response <- oneOf [CountedResponse, CountedResponse, LastResponse, ChunkedResponse, UntilEndResponse]
   responseSize <- oneOf [0, 1, 5, 1000, 16384, 50000]
   hints <- oneOf [0, 0, 0, 1, 2]
-  place <- chance 1000
+  position <- chance 1000
   code <- oneOf [0, 2, 7, 8, 11]
   trouble <-
     if nature == Faultless
@@ -103,7 +103,7 @@ newScript nature which = do
       else
         oneOf
           ( replicate 7 NoTrouble
-              ++ [CutAt place, ResetAt place code, StallAt place, Garbage, BadHead, BadBody, SilentClose]
+              ++ [CutAt position, ResetAt position code, StallAt position, Garbage, BadHead, BadBody, SilentClose]
           )
   leaving <- chance 1000
   departure <-

@@ -174,9 +174,9 @@ sendInPieces peer bytes = unless (B.null bytes) $ do
   unless (B.null rest) (chance 20000 >>= threadDelay)
   sendInPieces peer rest
 
--- | What is at a place per mille.
+-- | The bytes before a position, which is given per mille.
 upTo :: Int -> ByteString -> ByteString
-upTo place bytes = B.take (B.length bytes * place `div` 1000) bytes
+upTo position bytes = B.take (B.length bytes * position `div` 1000) bytes
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Reading
@@ -278,9 +278,9 @@ answerInBytes knowledge peer = newReader peer >>= loop
         NoTrouble
           | scriptResponse script == LastResponse -> sendInPieces peer whole >> staysSilent reader script
           | otherwise -> sendInPieces peer whole >> unless (isLast script) (loop reader)
-        CutAt place -> sendInPieces peer (upTo place whole)
-        ResetAt place _ -> sendInPieces peer (upTo place whole)
-        StallAt place -> sendInPieces peer (upTo place whole) >> staysSilent reader script
+        CutAt position -> sendInPieces peer (upTo position whole)
+        ResetAt position _ -> sendInPieces peer (upTo position whole)
+        StallAt position -> sendInPieces peer (upTo position whole) >> staysSilent reader script
         Garbage -> sendAll peer (whole <> "garbage\r\n") >> staysSilentOnFast reader script
         SilentClose -> sendInPieces peer whole
         broken -> sendInPieces peer (brokenResponse Nothing broken) >> staysSilent reader script
@@ -327,10 +327,10 @@ answerInFrames knowledge peer = do
       let whole = responseFrames script stream
       case scriptTrouble script of
         NoTrouble -> mapM_ say (framesOf whole)
-        CutAt place -> say (upTo place whole) >> shutdown peer ShutdownBoth
+        CutAt position -> say (upTo position whole) >> shutdown peer ShutdownBoth
         -- Between two frames.
-        ResetAt place code -> mapM_ say (framesUpTo place whole) >> say (resetOf stream code)
-        StallAt place -> mapM_ say (framesUpTo place whole)
+        ResetAt position code -> mapM_ say (framesUpTo position whole) >> say (resetOf stream code)
+        StallAt position -> mapM_ say (framesUpTo position whole)
         Garbage -> mapM_ say (framesOf whole) >> say (frame 0 0 stream "garbage")
         SilentClose -> mapM_ say (framesOf whole) >> shutdown peer ShutdownBoth
         broken -> say (brokenResponse (Just stream) broken)
@@ -340,11 +340,13 @@ framesOf :: ByteString -> [ByteString]
 framesOf bytes
   | B.length bytes < 9 = []
   | otherwise =
-    let (one, rest) = B.splitAt (9 + 256 * fromIntegral (B.index bytes 1) + fromIntegral (B.index bytes 2)) bytes in one : framesOf rest
+    let (one, rest) =
+          B.splitAt (9 + 256 * fromIntegral (B.index bytes 1) + fromIntegral (B.index bytes 2)) bytes
+     in one : framesOf rest
 
 -- | Never all of them.
 framesUpTo :: Int -> ByteString -> [ByteString]
-framesUpTo place bytes = let found = framesOf bytes in take (length found * place `div` 1000) found
+framesUpTo position bytes = let found = framesOf bytes in take (length found * position `div` 1000) found
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Clients
@@ -392,15 +394,15 @@ askInBytes knowledge address scripts =
   where
     go _ _ [] = return []
     go client reader (script : others) = case scriptDeparture script of
-      LeavesInRequest place -> [Left'] <$ attempt (sendInPieces client (upTo place (requestBytes script)))
+      LeavesInRequest position -> [Left'] <$ attempt (sendInPieces client (upTo position (requestBytes script)))
       _ -> do
         -- The target may answer before it has all of the request.
         sent <- newEmptyMVar
         _ <- forkIO (attempt (sendInPieces client (requestBytes script)) >>= putMVar sent)
         case scriptDeparture script of
-          LeavesInResponse place ->
+          LeavesInResponse position ->
             [Left']
-              <$ (takeMVar sent >> attempt (takeCount reader (B.length (responseBytes script) * place `div` 1000)))
+              <$ (takeMVar sent >> attempt (takeCount reader (B.length (responseBytes script) * position `div` 1000)))
           _ -> do
             found <- attempt (response reader script)
             outcome <- judged knowledge script (maybe Partial fst found)
@@ -433,20 +435,22 @@ askInFrames knowledge address scripts = fromMaybe [] <$> attempt (mapM one scrip
       let request = requestFrames script
           whole = clientOpening <> frame 8 0 0 "\x70\0\0\0" <> request
       case scriptDeparture script of
-        LeavesInRequest place ->
+        LeavesInRequest position ->
           Left'
             <$ attempt
               ( sendInPieces
                   client
-                  (B.take (B.length whole - B.length request + B.length request * place `div` 1000) whole)
+                  (B.take (B.length whole - B.length request + B.length request * position `div` 1000) whole)
               )
         departure -> do
           sent <- newEmptyMVar
           _ <- forkIO (attempt (sendInPieces client whole) >>= putMVar sent)
           case departure of
-            LeavesInResponse place ->
+            LeavesInResponse position ->
               Left'
-                <$ (takeMVar sent >> attempt (takeCount reader (B.length (responseFrames script 1) * place `div` 1000)))
+                <$ ( takeMVar sent
+                       >> attempt (takeCount reader (B.length (responseFrames script 1) * position `div` 1000))
+                   )
             _ -> do
               got <- fromMaybe Partial <$> attempt (response reader Nothing "")
               shutdown client ShutdownBoth `catch` ignored

@@ -326,7 +326,7 @@ foldEntries :: FilePath -> a -> (a -> Entry -> IO (Step a)) -> IO a
 foldEntries path begin step = stateOf <$> foldDirectory (reading "Millrace.Directory.foldEntries") path begin step
 
 -- How list and foldEntries read: the directory may be behind a link, and errors are thrown.
-reading :: String -> Reading
+reading :: String -> DirectoryReading
 reading function = ReadingDirectory function Always throwIO
 
 -- | An open directory, whose names are read when 'nextEntry' needs them. Use it for loops that 'foldEntries' cannot

@@ -57,7 +57,7 @@ import Millrace.Deadline (Deadline, hasPassed, noDeadline)
 import Millrace.Internal.DescriptorTypes
 import Millrace.Internal.Errors (failure, throwIfFailed)
 import Millrace.Internal.File (File (..), Memory (..), useFile)
-import Millrace.Internal.FileJob (Work, onFileToEnd, refuseSimulation)
+import Millrace.Internal.FileJob (Work, endingBeforeCaller, onFileUntil, refuseSimulation)
 import Millrace.Internal.FileTransfer (readInto, writeToEnd)
 import Millrace.Internal.Socket (Socket (..), keepBytes, keepsBytes)
 import Millrace.Internal.StreamDescriptor
@@ -416,9 +416,8 @@ callOnBoth (source, sourceName) (target, targetName) size = do
 spliceByHelper :: FunPtr Work -> File -> Int64 -> StreamDescriptor -> Int -> IO Int
 spliceByHelper work file offset pipe@(StreamDescriptor handle _ _ _) size = mask_ $
   useFile function (File handle (show pipe) ThroughMemory) $ \descriptor release ->
-    onFileToEnd
-      (\_ -> return ())
-      release
+    onFileUntil
+      (endingBeforeCaller (\_ -> return ()) release)
       function
       file
       work

@@ -221,7 +221,7 @@ nextEventsBefore deadline watch = handOver (leave . found) $ do
       modifyIORef' own (\batch -> batch {batchRecords = batchRecords batch ++ raw})
 
 -- For each move, how many of its two halves have arrived.
-halves :: [Record] -> [Int]
+halves :: [InotifyEvent] -> [Int]
 halves raw = Map.elems (Map.fromListWith (+) [(recordCookie record, 1) | record <- raw, isMove record])
 
 roomBytes :: Int
@@ -234,7 +234,7 @@ withoutRepetition (one : other : others)
 withoutRepetition few = few
 
 -- A @struct inotify_event@.
-data Record = Record
+data InotifyEvent = InotifyEvent
   { recordWatch :: !CInt,
     recordMask :: !Word32,
     recordCookie :: !Word32,
@@ -246,7 +246,7 @@ data Batch = Batch
   { -- | the latest first
     batchEvents :: [Event],
     -- | those that are not interpreted yet
-    batchRecords :: [Record],
+    batchRecords :: [InotifyEvent],
     -- | the cookies of moves whose second half was interpreted together with the first one
     batchPaired :: !(Set.Set Word32),
     -- | when second halves of moves are no longer waited for
@@ -261,13 +261,13 @@ followedBy (Batch events raw paired complete) (Batch laterEvents laterRaw laterP
   | null raw = Batch (laterEvents ++ events) laterRaw laterPaired laterComplete
   | otherwise = Batch (laterEvents ++ events) (raw ++ laterRaw) (Set.union paired laterPaired) complete
 
-isMove :: Record -> Bool
+isMove :: InotifyEvent -> Bool
 isMove record = recordMask record .&. (maskMovedFrom .|. maskMovedTo) /= 0
 
-has :: Record -> Word32 -> Bool
+has :: InotifyEvent -> Word32 -> Bool
 has record bits = recordMask record .&. bits /= 0
 
-records :: ByteString -> IO [Record]
+records :: ByteString -> IO [InotifyEvent]
 records bytes
   | ByteString.length bytes < headBytes = return []
   | otherwise = do
@@ -278,7 +278,7 @@ records bytes
         <*> (peekByteOff memory 12 :: IO Word32)
     let end = headBytes + fromIntegral size
         name = ByteString.takeWhile (/= 0) (ByteString.take (fromIntegral size) (ByteString.drop headBytes bytes))
-    (Record watch bits cookie name :) <$> records (ByteString.drop end bytes)
+    (InotifyEvent watch bits cookie name :) <$> records (ByteString.drop end bytes)
 
 headBytes :: Int
 headBytes = 16
@@ -325,7 +325,7 @@ interpret watch own = readIORef own >>= go . secondHalves
           go movedTo
 
 -- It may be given the second halves of moves, and the cookies of those that were interpreted with their first halves.
-meaningOf :: Watch -> Map.Map Word32 Record -> Set.Set Word32 -> Record -> IO Meaning
+meaningOf :: Watch -> Map.Map Word32 InotifyEvent -> Set.Set Word32 -> InotifyEvent -> IO Meaning
 meaningOf watch movedTo paired record
   | record `has` maskOverflow = return (Meaning [Event "" Overflowed] Nothing (watchAgain watch))
   | record `has` maskIgnored = nothing <$ modifyMVar_ (watchPaths watch) (return . without [recordWatch record])
@@ -337,12 +337,12 @@ meaningOf watch movedTo paired record
     partner = Map.lookup (recordCookie record) movedTo
 
 -- The path of a record that is about a name in this directory, or about the directory.
-belowDirectory :: FilePath -> Record -> IO FilePath
+belowDirectory :: FilePath -> InotifyEvent -> IO FilePath
 belowDirectory directory record = do
   name <- pathFrom (recordName record)
   return (if null name then directory else asPrefix directory ++ name)
 
-meaningAt :: Watch -> Maybe Record -> Record -> FilePath -> IO Meaning
+meaningAt :: Watch -> Maybe InotifyEvent -> InotifyEvent -> FilePath -> IO Meaning
 meaningAt watch partner record path
   | record `has` maskMovedFrom = maybe (movedAway watch record path) (\half -> renamed watch record half path) partner
   | record `has` maskMovedTo = return (appeared MovedIn)
@@ -367,7 +367,7 @@ unreported watch visits = do
   let new = [path | Visit number entries <- visits, not (isReported number paths), path <- entries]
   return (More (map (`Event` Created) new) visits)
 
-movedAway :: Watch -> Record -> FilePath -> IO Meaning
+movedAway :: Watch -> InotifyEvent -> FilePath -> IO Meaning
 movedAway watch record path = do
   paths <- readMVar (watchPaths watch)
   when (record `has` maskDirectory || isNamed path paths) $ forget watch (numbersBelow path paths)
@@ -384,7 +384,7 @@ movedItself watch path = do
 
 -- Another directory may have its old name by now, and yet another its new one: two may be exchanged, and what was
 -- watched last may have been found at a name that it had later. So ask the system what both names mean.
-renamed :: Watch -> Record -> Record -> FilePath -> IO Meaning
+renamed :: Watch -> InotifyEvent -> InotifyEvent -> FilePath -> IO Meaning
 renamed watch record half from = do
   paths <- readMVar (watchPaths watch)
   case pathOf (recordWatch half) paths of
@@ -412,7 +412,7 @@ findKnown watch path = modifyMVarMasked (watchPaths watch) $ \paths -> do
       | otherwise -> (paths, ()) <$ callStream (watchStream watch) (`c_remove` number)
 
 -- The path no longer means what was named. If it means something else, that is watched now.
-renewed :: Watch -> Record -> FilePath -> IO More
+renewed :: Watch -> InotifyEvent -> FilePath -> IO More
 renewed watch record path = do
   paths <- readMVar (watchPaths watch)
   if isNamedNumber (recordWatch record) paths then renewedWithout watch [recordWatch record] path else nothingMore
@@ -427,7 +427,7 @@ renewedWithout watch numbers path = do
 
 -- The attributes of a file change, too, when it loses a name. It may live on: under another name, or because a program
 -- has it open.
-replaced :: Watch -> Record -> FilePath -> IO More
+replaced :: Watch -> InotifyEvent -> FilePath -> IO More
 replaced watch record path = do
   paths <- readMVar (watchPaths watch)
   if not (isNamedNumber number paths) || parentIsKnown path paths

@@ -40,7 +40,7 @@ where
 
 import Data.Word (Word64)
 import GHC.IO.Exception (IOErrorType (TimeExpired))
-import Millrace.Internal.Foreign (c_deadline_after, c_now)
+import Millrace.Internal.CoreCalls (c_deadline_after, c_now)
 import Millrace.Internal.Units (thousandfold)
 import System.IO.Error (ioeGetErrorType)
 

@@ -55,9 +55,9 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.Int (Int64)
 import Millrace.Deadline (Deadline)
+import Millrace.Internal.CoreCalls (c_close)
 import Millrace.Internal.File
 import Millrace.Internal.FileTransfer
-import Millrace.Internal.Foreign (c_close)
 import Millrace.Internal.InTime (inTime)
 import Millrace.Internal.Park (handOver)
 import Millrace.Operation

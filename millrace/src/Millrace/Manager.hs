@@ -28,7 +28,7 @@ module Millrace.Manager
     helperCounts,
 
     -- * Turns
-    atNextTurn,
+    atNextIteration,
 
     -- * The run-time system
     RunTimeSystem (..),
@@ -46,7 +46,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Array (peekArray)
 import Foreign.Ptr (Ptr)
 import Millrace.Internal.Constants (countersSize)
-import Millrace.Internal.Foreign (Loop, c_count_helpers, c_counters)
+import Millrace.Internal.CoreCalls (Loop, c_count_helpers, c_counters)
 import Millrace.Internal.Manager
 import qualified Paths_millrace
 

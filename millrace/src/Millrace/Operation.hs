@@ -70,8 +70,8 @@ import Foreign.C.Types (CInt)
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (Deadline, TimeLimit, deadlineNanoseconds, timeLimitNanoseconds)
 import Millrace.Internal.Constants
+import Millrace.Internal.CoreCalls (c_adopt, c_hold, c_is_open, c_release_handle, c_set_deadline)
 import Millrace.Internal.Errors (failure, throwIfFailed)
-import Millrace.Internal.Foreign (c_adopt, c_hold, c_is_open, c_let_go, c_set_deadline)
 import Millrace.Internal.Handle
 import Millrace.Internal.Manager (ensureGroup)
 import Millrace.Internal.PageCache (bringIn, bringIntoMemory)
@@ -108,7 +108,7 @@ isOpen (Handle handle) = (/= 0) <$> c_is_open handle
 whileOpen :: Handle -> (CInt -> IO a) -> IO (Maybe a)
 whileOpen (Handle handle) call = mask_ $ do
   refusal <- c_hold handle
-  if refusal < 0 then return Nothing else Just <$> call (fromIntegral handle) `finally` c_let_go handle
+  if refusal < 0 then return Nothing else Just <$> call (fromIntegral handle) `finally` c_release_handle handle
 
 -- | The operations to which a deadline applies.
 data Direction

@@ -105,11 +105,11 @@ import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
 import Millrace.Internal.CallbackQueue (WaitingCallbacks (..))
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign
+import Millrace.Internal.CoreCalls
 import Millrace.Internal.Manager
 import Millrace.Internal.Simulation.Constants
-import Millrace.Internal.Simulation.Foreign hiding (Plan)
-import qualified Millrace.Internal.Simulation.Foreign as Foreign
+import Millrace.Internal.Simulation.MachineCalls hiding (Plan)
+import qualified Millrace.Internal.Simulation.MachineCalls as Foreign
 import Millrace.Internal.SystemError (prepareSystemErrors, systemError)
 import Millrace.Internal.Timer
 import Millrace.Internal.Units (saturatedWord, thousandfold)

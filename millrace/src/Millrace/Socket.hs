@@ -32,7 +32,7 @@
 --
 -- On Linux there are more modules: "Millrace.Socket.Connect" looks names up and serves, "Millrace.Socket.Option" has
 -- options by name and type, "Millrace.Socket.Unix" passes descriptors and credentials, "Millrace.Socket.Batch",
--- "Millrace.Socket.Train" and "Millrace.Socket.Multicast" are for datagrams, and "Millrace.Splice" moves bytes within
+-- "Millrace.Socket.Gso" and "Millrace.Socket.Multicast" are for datagrams, and "Millrace.Splice" moves bytes within
 -- the kernel.
 --
 -- A server and a client in one program:
@@ -126,7 +126,7 @@ import Foreign.Storable (Storable, peek, peekByteOff, sizeOf)
 import Millrace.Deadline (Deadline, deadlineAfter, hasPassed, noDeadline)
 import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign
+import Millrace.Internal.CoreCalls
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Internal.Units (saturated, thousandfold)

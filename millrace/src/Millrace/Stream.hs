@@ -226,34 +226,34 @@ instance Exception EndsWithin
 -- *** Exception: Millrace.Stream: a line is longer than 5 bytes; allow more, or refuse the sender
 linesOf :: Int -> Source -> IO (IO (Maybe ByteString))
 linesOf most source = do
-  state <- newIORef (Begun [] 0 ByteString.empty)
+  state <- newIORef (PartialLine [] 0 ByteString.empty)
   return (taking state (nextLine most source state))
 
 -- A line that has begun: its parts without an end, the last one first, and how long they are; and bytes that were not
 -- searched yet.
-data Begun = Begun [ByteString] !Int !ByteString
+data PartialLine = PartialLine [ByteString] !Int !ByteString
 
-nextLine :: Int -> Source -> IORef Begun -> (Begun -> IO ()) -> IO (Maybe ByteString)
+nextLine :: Int -> Source -> IORef PartialLine -> (PartialLine -> IO ()) -> IO (Maybe ByteString)
 nextLine most source state takeUntil = readIORef state >>= go
   where
-    go (Begun parts size bytes) = case Char8.elemIndex '\n' bytes of
+    go (PartialLine parts size bytes) = case Char8.elemIndex '\n' bytes of
       Just at -> do
         let line = withoutReturn (joined (ByteString.take at bytes : parts))
         refuseIf (ByteString.length line > most)
-        Just line <$ takeUntil (Begun [] 0 (ByteString.drop (at + 1) bytes))
+        Just line <$ takeUntil (PartialLine [] 0 (ByteString.drop (at + 1) bytes))
       Nothing -> do
         let searched = if ByteString.null bytes then parts else bytes : parts
             sizeNow = size + ByteString.length bytes
         -- One more byte may be the first one of the line's end.
         refuseIf (sizeNow - 1 > most || (sizeNow > most && not (any (ByteString.isSuffixOf return') (take 1 searched))))
         piece <- source
-        if ByteString.null piece then atEnd searched sizeNow else continue (Begun searched sizeNow piece)
+        if ByteString.null piece then atEnd searched sizeNow else continue (PartialLine searched sizeNow piece)
     continue begun = writeIORef state begun >> go begun
     atEnd parts size
       | size == 0 = return Nothing
       | otherwise = do
         refuseIf (size > most)
-        Just (joined parts) <$ takeUntil (Begun [] 0 ByteString.empty)
+        Just (joined parts) <$ takeUntil (PartialLine [] 0 ByteString.empty)
     joined = ByteString.concat . reverse
     refuseIf isLonger = when isLonger $ throwIO (TooLong "line" most)
     withoutReturn line = fromMaybe line (ByteString.stripSuffix return' line)

@@ -20,7 +20,7 @@ import Control.Concurrent.STM (STM, atomically, newTVarIO, readTVar, retry, thro
 import Control.Exception (mask_)
 import Foreign.C.Types (CInt)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign (Ended (..), c_cancel, ended)
+import Millrace.Internal.CoreCalls (Ended (..), c_cancel, ended)
 import Millrace.Internal.Park (startCallback)
 import Millrace.Operation
 import System.Posix.Types (Fd (..))

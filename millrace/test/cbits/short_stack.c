@@ -42,8 +42,8 @@ static void fetch(StgStack *stack)
     w.queue.tso = &w.thread;
     w.variable.head = &w.queue;
     w.box.variable = (StgClosure *)&w.variable;
-    StgClosure *const places[] = {(StgClosure *)((StgWord)&w.box + 1)};
-    mrh_prefetch_waiters(places, 1);
+    StgClosure *const waiters[] = {(StgClosure *)((StgWord)&w.box + 1)};
+    mrh_prefetch_waiters(waiters, 1);
 }
 
 int fetch_short_stack(void)

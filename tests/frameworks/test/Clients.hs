@@ -37,7 +37,7 @@ get address = do
   request <- parseRequest address
   exchange request
 
--- | The same for a POST request with a body of the given media type.
+-- | Status and body of a POST request with a body of the given media type.
 post :: String -> String -> L.ByteString -> IO (Int, L.ByteString)
 post address kind body = do
   request <- parseRequest address

@@ -1,5 +1,6 @@
-// Command go calls examples/grpc with the gRPC of Go: calls of all four kinds, a deadline, a cancellation, an unknown method,
-// many calls at once, and many that are cancelled. Usage: go run . ADDRESS. It fails unless all do what they should.
+// Command go calls examples/grpc with the gRPC of Go: calls of all four kinds, a deadline, a cancellation, an unknown
+// method, many calls at once, and many that are cancelled. Usage: go run . ADDRESS. It fails unless all do what they
+// should.
 package main
 
 import (

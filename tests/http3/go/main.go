@@ -1,5 +1,6 @@
-// Command go asks a server of files by HTTP/3, with quic-go: 300 files at once on one connection, and a large one. Usage: go URL ROOT, where
-// URL has file0.txt to file99.txt, of 2,000 bytes more each, and large.bin; ROOT has the certificate of the authority.
+// Command go asks a server of files by HTTP/3, with quic-go: 300 files at once on one connection, and a large one.
+// Usage: go URL ROOT, where URL has file0.txt to file99.txt, of 2,000 bytes more each, and large.bin; ROOT has the
+// certificate of the authority.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Downloads with Go's HTTP client, over HTTP/2: main URL CERTIFICATE PATH COUNT TOGETHER BYTES. Each of COUNT answers must have so many bytes.
+// Downloads with Go's HTTP client, over HTTP/2: main URL CERTIFICATE PATH COUNT TOGETHER BYTES. Each of COUNT answers
+// must have so many bytes.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command grpc calls the arena's service with gRPC's own client for Go and checks the answers.
-// Usage: grpc ADDRESS GetSum|StreamSum [tls]. It fails with a message unless all answers are right. Over TLS it trusts everybody.
+// Command grpc calls the arena's service with gRPC's own client for Go and checks the answers. Usage: grpc ADDRESS
+// GetSum|StreamSum [tls]. It fails with a message unless all answers are right. Over TLS it trusts everybody.
 package main
 
 import (
@@ -29,8 +29,8 @@ func (codec) Name() string { return "proto" }
 
 func (codec) Marshal(value any) ([]byte, error) {
 	var out []byte
-	for place, number := range *value.(*numbers) {
-		out = binary.AppendUvarint(out, uint64(place+1)<<3)
+	for index, number := range *value.(*numbers) {
+		out = binary.AppendUvarint(out, uint64(index+1)<<3)
 		out = binary.AppendUvarint(out, number)
 	}
 	return out, nil
@@ -72,17 +72,17 @@ func streamSum(ctx context.Context, connection *grpc.ClientConn, number uint64) 
 	if err := stream.CloseSend(); err != nil {
 		return err
 	}
-	for place := uint64(0); ; place++ {
+	for index := uint64(0); ; index++ {
 		answer := numbers{}
 		err := stream.RecvMsg(&answer)
-		if errors.Is(err, io.EOF) && place == count {
+		if errors.Is(err, io.EOF) && index == count {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("after %d answers: %w", place, err)
+			return fmt.Errorf("after %d answers: %w", index, err)
 		}
-		if answer[0] != 2*number+place {
-			return fmt.Errorf("answer %d of the stream is %d", place, answer[0])
+		if answer[0] != 2*number+index {
+			return fmt.Errorf("answer %d of the stream is %d", index, answer[0])
 		}
 	}
 }
@@ -91,16 +91,16 @@ func streamSum(ctx context.Context, connection *grpc.ClientConn, number uint64) 
 func run(call func(uint64) error, calls, atOnce int) error {
 	var group sync.WaitGroup
 	failures := make(chan error, calls)
-	room := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, atOnce)
 	for number := 1; number <= calls; number++ {
-		room <- struct{}{}
+		slots <- struct{}{}
 		group.Add(1)
 		go func() {
 			defer group.Done()
 			if err := call(uint64(number)); err != nil {
 				failures <- err
 			}
-			<-room
+			<-slots
 		}()
 	}
 	group.Wait()

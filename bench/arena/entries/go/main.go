@@ -1,5 +1,5 @@
-// Command arena is the arena's application with net/http and pgx. Environment variables tell it where to listen and what to
-// serve; bench/arena/doors.py has them.
+// Command arena is the arena's application with net/http and pgx. Environment variables tell it where to listen and
+// what to serve; bench/arena/doors.py has them.
 package main
 
 import (
@@ -120,9 +120,9 @@ func things(all []thing) http.HandlerFunc {
 		count = max(0, min(count, len(all)))
 		factor := number(request, "m", 1)
 		chosen := make([]thing, count)
-		for place := range chosen {
-			chosen[place] = all[place]
-			chosen[place].Total = chosen[place].Price * chosen[place].Quantity * factor
+		for index := range chosen {
+			chosen[index] = all[index]
+			chosen[index].Total = chosen[index].Price * chosen[index].Quantity * factor
 		}
 		writeJSON(response, http.StatusOK, list[thing]{chosen, count})
 	}

@@ -1,5 +1,5 @@
-// Command arena is the arena's gRPC service with grpc-go. Environment variables tell it where to listen; bench/arena/doors.py
-// has them.
+// Command arena is the arena's gRPC service with grpc-go. Environment variables tell it where to listen;
+// bench/arena/doors.py has them.
 package main
 
 import (
@@ -24,9 +24,9 @@ func (codec) Name() string { return "proto" }
 
 func (codec) Marshal(value any) ([]byte, error) {
 	var out []byte
-	for place, number := range *value.(*numbers) {
+	for index, number := range *value.(*numbers) {
 		if number != 0 {
-			out = append(out, byte(place+1)<<3)
+			out = append(out, byte(index+1)<<3)
 			out = binary.AppendUvarint(out, uint64(int64(number)))
 		}
 	}
@@ -37,12 +37,12 @@ func (codec) Unmarshal(data []byte, value any) error {
 	found := value.(*numbers)
 	*found = numbers{}
 	for len(data) > 0 {
-		place := int(data[0]>>3) - 1
+		index := int(data[0]>>3) - 1
 		number, size := binary.Uvarint(data[1:])
-		if size <= 0 || place < 0 || place >= len(found) || data[0]&7 != 0 {
+		if size <= 0 || index < 0 || index >= len(found) || data[0]&7 != 0 {
 			return fmt.Errorf("this is no message of numbers: %x", data)
 		}
-		found[place] = int32(number)
+		found[index] = int32(number)
 		data = data[1+size:]
 	}
 	return nil
@@ -62,8 +62,8 @@ func streamSum(_ any, stream grpc.ServerStream) error {
 		return err
 	}
 	sum := request[0] + request[1]
-	for place := range max(1, request[2]) {
-		if err := stream.SendMsg(&numbers{sum + place}); err != nil {
+	for index := range max(1, request[2]) {
+		if err := stream.SendMsg(&numbers{sum + index}); err != nil {
 			return err
 		}
 	}

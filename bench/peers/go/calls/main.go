@@ -1,7 +1,7 @@
 // Command calls is the Go side of the workloads `blocking` and `switch`: goroutines that call C, and goroutines alone.
-// It prints the seconds that the work took, and the bytes of memory in use before it.
-// Usage: calls sleep|hold|ask|empty|switch|spawn CALLERS TIMES. bench/peers/c/calls.c describes the work. `empty` calls a C
-// function that does nothing.
+// It prints the seconds that the work took, and the bytes of memory in use before it. Usage: calls
+// sleep|hold|ask|empty|switch|spawn CALLERS TIMES. bench/peers/c/calls.c describes the work. `empty` calls a C function
+// that does nothing.
 package main
 
 // #include "call.h"

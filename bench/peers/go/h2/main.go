@@ -1,6 +1,6 @@
-// Command h2 answers every request with "Pong!" after it has read the request's body, or serves the files of a directory, by
-// HTTP/2 in clear text with package net/http. Usage: h2 PORT [DIRECTORY], or h2 PORT DIRECTORY CERTIFICATE KEY for TLS, where "-"
-// is no directory. GOMAXPROCS gives the number of cores.
+// Command h2 answers every request with "Pong!" after it has read the request's body, or serves the files of a
+// directory, by HTTP/2 in clear text with package net/http. Usage: h2 PORT [DIRECTORY], or h2 PORT DIRECTORY
+// CERTIFICATE KEY for TLS, where "-" is no directory. GOMAXPROCS gives the number of cores.
 package main
 
 import (

@@ -54,13 +54,13 @@ func read(path string, flags, n, times int) {
 	check(err)
 	blocks := uint64(about.Size() / blockBytes)
 	callers(n, func(i int) {
-		place := block()
+		buffer := block()
 		state := uint64(i+1) * 0x9e3779b97f4a7c15
 		for left := times; left > 0; left-- {
 			state ^= state << 13
 			state ^= state >> 7
 			state ^= state << 17
-			_, err := file.ReadAt(place, int64(state>>11%blocks)*blockBytes)
+			_, err := file.ReadAt(buffer, int64(state>>11%blocks)*blockBytes)
 			check(err)
 		}
 	})
@@ -92,11 +92,11 @@ func echo(burst, packets int) {
 	check(err)
 	server := connection.(*net.UDPConn)
 	callers(1, func(int) {
-		place := make([]byte, 2048)
+		buffer := make([]byte, 2048)
 		for left := packets; left > 0; left-- {
-			size, from, err := server.ReadFromUDPAddrPort(place)
+			size, from, err := server.ReadFromUDPAddrPort(buffer)
 			check(err)
-			_, err = server.WriteToUDPAddrPort(place[:size], from)
+			_, err = server.WriteToUDPAddrPort(buffer[:size], from)
 			check(err)
 		}
 	})

@@ -35,7 +35,20 @@ spec = do
     forM_ [8, 10, 12, 14, 16] $ \limit ->
       it ("a limit of " <> show limit <> " open files, and what helps") . withDirectory $ \directory -> do
         path <- millracePath
-        let confined = ["-c", "ulimit -n " <> show (limit :: Int) <> "; exec \"$@\"", "bash", path, "serve", "--port", "0", "--cores", "2", directory]
+        let confined =
+              [ "-c",
+                "ulimit -n "
+                  <> show (limit :: Int)
+                  <> "; exec \"$@\"",
+                "bash",
+                path,
+                "serve",
+                "--port",
+                "0",
+                "--cores",
+                "2",
+                directory
+              ]
         (code, _, errors) <- within 20 "millrace to end" (readProcessWithExitCode "bash" confined "")
         -- The run-time system may be the first that finds none, and ends then, with its own message.
         (code, lines errors) `shouldSatisfy` \(status, told) -> case status of
@@ -61,7 +74,8 @@ spec = do
     it "a directory that it could not reach if it were not there already" . withDirectory $ \directory -> do
       write directory "closed/site/file" ""
       (program, arguments) <- nobodys directory
-      let fromInside = ["-c", "cd \"$1\" && chmod 0 .. && shift && exec \"$@\"", "bash", directory </> "closed/site", program]
+      let fromInside =
+            ["-c", "cd \"$1\" && chmod 0 .. && shift && exec \"$@\"", "bash", directory </> "closed/site", program]
       (code, _, errors) <-
         within
           20

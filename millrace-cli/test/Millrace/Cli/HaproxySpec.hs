@@ -70,7 +70,7 @@ withHaproxy haproxy = withDirectory $ \folder -> withPorts 1 $ \fronts -> withPo
     replacing pairs text =
       foldl (\result (from, to) -> Text.replace (Text.pack from) (Text.pack to) result) (Text.pack text) pairs
 
--- Stops each server, and starts the next version at its place.
+-- Stops each server, and starts the next version at its address.
 upgraded :: (Int -> (Server -> IO a) -> IO a) -> [(Int, Server)] -> IO a -> IO a
 upgraded _ [] end = end
 upgraded start ((port, server) : others) end = do

@@ -47,7 +47,12 @@ spec = do
           (Char8.unpack (nameBytes (folder </> "s\246ck")))
           "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsocket"
           $ withIn locale ["run", folder </> "k\243nfig.yaml"] $ \server -> do
-            let asked path more = curl (["--cacert", folder </> "z\233rt.pem"] <> more <> ["https://localhost:" <> show (serverPort server) <> path])
+            let asked path more =
+                  curl
+                    ( ["--cacert", folder </> "z\233rt.pem"]
+                        <> more
+                        <> ["https://localhost:" <> show (serverPort server) <> path]
+                    )
             asked "/%C3%BC.txt" ["--include", "--http1.1"] >>= (`shouldContain` "Cache-Control: max-age=5\r\n")
             asked "/locked/%C3%BC.txt" ["--user", "\228:b"] `shouldReturn` "file"
             asked "/s%C3%B6cket" [] `shouldReturn` "socket"
@@ -80,7 +85,9 @@ spec = do
         doesFileExist (folder </> "\xDCE9/log") `shouldReturn` True
       it ("and what no configuration can name is refused: " <> locale) . withDirectory $ \folder -> do
         -- The message has the name's bytes.
-        let script = "export LC_ALL=$2; printed=$(millrace serve \"$1\" --access-log \"$1/l$(printf '\\377')g\" --print-config 2> \"$1/said\"); echo \"$?$printed\"; LC_ALL=C grep -c 'is not UTF-8, and such a file is' \"$1/said\""
+        let script =
+              "export LC_ALL=$2; printed=$(millrace serve \"$1\" --access-log \"$1/l$(printf '\\377')g\" \
+              \--print-config 2> \"$1/said\"); echo \"$?$printed\"; LC_ALL=C grep -c 'is not UTF-8, and such a file is' \"$1/said\""
         within 30 "the program" (readProcess "sh" ["-c", script, "sh", folder, locale] "") `shouldReturn` "1\n1\n"
       it ("and messages have them as UTF-8: " <> locale) . withDirectory $ \folder -> do
         outcome <- runMillrace [("LC_ALL", locale)] ["serve", folder </> "n\246thing\8364"]
@@ -95,7 +102,16 @@ spec = do
     forM_ ["one.pem", "one.key"] $ \name ->
       ByteString.readFile (folder </> name)
         >>= write folder ("marked-" <> name) . (mark <>) . Char8.intercalate "\r\n" . Char8.lines
-    let configured more = write folder "m.yaml" . (mark <>) . Char8.intercalate "\r\n" $ ["listen: {https: 127.0.0.1:0}", "certificates: {certificate: " <> inFolder "marked-one.pem" <> ", key: " <> inFolder "marked-one.key" <> "}"] <> more
+    let configured more =
+          write folder "m.yaml" . (mark <>) . Char8.intercalate "\r\n" $
+            [ "listen: {https: 127.0.0.1:0}",
+              "certificates: {certificate: "
+                <> inFolder "marked-one.pem"
+                <> ", key: "
+                <> inFolder "marked-one.key"
+                <> "}"
+            ]
+              <> more
         inFolder name = Char8.pack (folder </> name)
     configured
       [ "sites: {users: "

@@ -113,7 +113,8 @@ spec = do
   it "takes what doctor says, and doctor says why" . withDirectory $ \directory -> do
     (program, arguments) <- nobodys directory
     forM_ ["64", "300", "unlimited"] $ \kilobytes -> do
-      let confined = ["-c", "unset MILLRACE_BACKEND; ulimit -S -l \"$1\" 2>&- ; shift; exec \"$@\"", "bash", kilobytes, program]
+      let confined =
+            ["-c", "unset MILLRACE_BACKEND; ulimit -S -l \"$1\" 2>&- ; shift; exec \"$@\"", "bash", kilobytes, program]
       (code, report, _) <-
         within 20 "millrace to end" (readProcessWithExitCode "bash" (confined ++ arguments ++ ["doctor"]) "")
       code `shouldBe` ExitSuccess

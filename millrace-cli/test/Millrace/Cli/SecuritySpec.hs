@@ -66,7 +66,18 @@ spec = do
   forM_ ["combined", "json"] $ \format ->
     it ("keeps each line of its log one line of plain text, whatever clients send: " <> format) . withDirectory $
       \folder -> do
-        let fields = ["\"", "\\", "\\x22", "\t", "a\x7f", "\x1b[2J", "\xc3\xa9\xff", "' OR 1=1", "\" 200 0 \"-\" \"-\"", "}{\"status\":200"]
+        let fields =
+              [ "\"",
+                "\\",
+                "\\x22",
+                "\t",
+                "a\x7f",
+                "\x1b[2J",
+                "\xc3\xa9\xff",
+                "' OR 1=1",
+                "\" 200 0 \"-\" \"-\"",
+                "}{\"status\":200"
+              ]
         withServer ["pong", "--port", "0", "--access-log", folder </> "log", "--log-format", format] $ \server -> do
           forM_ fields $ \field ->
             forM_
@@ -113,10 +124,40 @@ spec = do
               <> "}"
           ]
         withServer ["run", folder </> "m.yaml"] $ \server -> do
-          let asked path more = request server ("GET " <> path <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" <> more <> "\r\n")
+          let asked path more =
+                request server ("GET " <> path <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" <> more <> "\r\n")
           asked "/admin/x" "Authorization: Basic YTpi\r\n" >>= (`shouldSatisfy` Char8.isSuffixOf "secret")
           asked "/other;v=1/x%2Fy" "" >>= (`shouldSatisfy` Char8.isSuffixOf "open")
-          let beginnings = ["/", "//", "/./", "/;/", "/;x=1/", "/;x%2Fy/", "/%3b/", "/%253b/", "/a/../", "/a/..;/", "/a/..;x/", "/open/../", "/open/..;/", "/open/%2e%2e/", "/open/%2e%2e;/", "/open/%252e%252e/", "/open/..%2f", "/open/..%252f", "/open/..\\", "/open/..%5c", "/open%2f..%2f", "/%2f", "/%5c", "\\", "/%252f", "/.;/", "/%2e/", "/%20/../"]
+          let beginnings =
+                [ "/",
+                  "//",
+                  "/./",
+                  "/;/",
+                  "/;x=1/",
+                  "/;x%2Fy/",
+                  "/%3b/",
+                  "/%253b/",
+                  "/a/../",
+                  "/a/..;/",
+                  "/a/..;x/",
+                  "/open/../",
+                  "/open/..;/",
+                  "/open/%2e%2e/",
+                  "/open/%2e%2e;/",
+                  "/open/%252e%252e/",
+                  "/open/..%2f",
+                  "/open/..%252f",
+                  "/open/..\\",
+                  "/open/..%5c",
+                  "/open%2f..%2f",
+                  "/%2f",
+                  "/%5c",
+                  "\\",
+                  "/%252f",
+                  "/.;/",
+                  "/%2e/",
+                  "/%20/../"
+                ]
               names = ["admin", "%61dmin", "%2561dmin", "%252561dmin", "%25252561dmin"]
               ends =
                 [ "",
@@ -238,10 +279,10 @@ spec = do
     login right `shouldReturn` (200, Nothing)
     answers <- mapM takeMVar crowd
     let (refused, others) = partition ((== 401) . fst) answers
-    -- A few more than there are places, if the first ones are done before the last ones have come.
+    -- A few more than fit into the queue, if the first ones are done before the last ones have come.
     length refused `shouldSatisfy` \count -> count > waitingMax && count < 200
     others `shouldSatisfy` all (== (503, Just "5"))
-    -- All places are free again.
+    -- The queue is empty again.
     atOnce [Char8.pack (show number) | number <- [2000 .. 2000 + waitingMax]]
       >>= mapM takeMVar
       >>= (`shouldSatisfy` all ((== 401) . fst))

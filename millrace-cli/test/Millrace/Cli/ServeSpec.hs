@@ -169,7 +169,12 @@ spec = do
           let ask = do
                 Network.sendAll client "HEAD /hello.txt HTTP/1.1\r\nHost: a\r\n\r\n"
                 answer <- Char8.lines <$> Network.recv client 4096
-                let seconds name = [parseHttpDate (Char8.take 29 value) | line <- answer, Just value <- [ByteString.stripPrefix name line]]
+                let seconds name =
+                      [ parseHttpDate (Char8.take 29 value)
+                        | line <-
+                            answer,
+                          Just value <- [ByteString.stripPrefix name line]
+                      ]
                 length (seconds "Last-Modified: ") `shouldBe` 1
                 seconds "Last-Modified: " `shouldSatisfy` (<= seconds "Date: ")
                 now <- getMonotonicTime
@@ -278,7 +283,8 @@ spec = do
     it "does not list what it may not read" $ \site -> do
       writeOld site "root/private/file" "secret"
       -- Not even for its owner, who may run these tests.
-      let unlisted = bracket_ (setFileMode (site </> "root/private") 0o311) (setFileMode (site </> "root/private") 0o755)
+      let unlisted =
+            bracket_ (setFileMode (site </> "root/private") 0o311) (setFileMode (site </> "root/private") 0o755)
       unlisted . asNobody site ["serve", site </> "root", "--port", "0", "--listing"] $ \server ->
         curl ["-o", "/dev/null", "-w", "%{http_code}", serverUrl server <> "/private/"] `shouldReturn` "403"
     it "does not serve what it may not read" $ \site -> do

@@ -24,7 +24,7 @@ connectToHost prepare deadline host port = addressesOf deadline host port >>= co
 attemptDelay :: Int
 attemptDelay = 250000
 
-data Outcome
+data AttemptOutcome
   = Connected !Socket
   | Failed !IOException
   | -- | The attempt with this number has lasted 'attemptDelay'.
@@ -66,9 +66,9 @@ attempt prepare deadline address = bracketOnError (openSocket address) close $ \
   connectBefore deadline made (addrAddress address)
   return made
 
-data Race = Race {outcomes :: !(MVar Outcome), runners :: !(IORef [ThreadId])}
+data Race = Race {outcomes :: !(MVar AttemptOutcome), runners :: !(IORef [ThreadId])}
 
-report :: Race -> Outcome -> IO ()
+report :: Race -> AttemptOutcome -> IO ()
 report = putMVar . outcomes
 
 -- The thread is masked, so that the socket it has made cannot get lost. It can be interrupted while it waits.

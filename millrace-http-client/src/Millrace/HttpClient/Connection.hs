@@ -55,7 +55,7 @@ data Settings = Settings
   }
 
 -- | The functions that send and receive, on a socket or on a TLS connection.
-data Link = Link
+data ByteChannel = ByteChannel
   { linkReceive :: !(Deadline -> Int -> IO ByteString),
     linkSend :: !(Deadline -> ByteString -> IO ()),
     linkSocket :: !Socket,
@@ -65,12 +65,13 @@ data Link = Link
     linkClose :: !(IO ())
   }
 
-plainLink :: Socket -> Link
-plainLink raw = Link (`Socket.recvBefore` raw) (`Socket.sendAllBefore` raw) raw (Socket.isQuiet raw) (Socket.close raw)
+plainLink :: Socket -> ByteChannel
+plainLink raw =
+  ByteChannel (`Socket.recvBefore` raw) (`Socket.sendAllBefore` raw) raw (Socket.isQuiet raw) (Socket.close raw)
 
-tlsLink :: Tls.Connection -> Link
+tlsLink :: Tls.Connection -> ByteChannel
 tlsLink secured =
-  Link
+  ByteChannel
     (`Tls.recvBefore` secured)
     (`Tls.sendAllBefore` secured)
     (connectionSocket secured)
@@ -142,7 +143,7 @@ open settings deadline known host port = case known of
       deadline
       [AddrInfo [] AF_INET Stream defaultProtocol (SockAddrInet (fromIntegral port) address) Nothing]
 
-connectionOf :: Settings -> Link -> IO Connection
+connectionOf :: Settings -> ByteChannel -> IO Connection
 connectionOf settings link = do
   isAnswered <- newIORef False
   unread <- newIORef []

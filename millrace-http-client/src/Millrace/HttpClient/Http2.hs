@@ -26,7 +26,7 @@ module Millrace.HttpClient.Http2
 
     -- * Exchanges
     Exchange,
-    Begun (..),
+    BeginResult (..),
     Part (..),
     Secrecy (..),
     beginExchange,
@@ -145,7 +145,7 @@ describeHttp2Problem problem = case problem of
   NotHttp2 -> "the server does not speak HTTP/2"
 
 -- What wakes the threads that wait for a stream: its reader and its writer.
-data Waiting = Waiting !(MVar ()) !(MVar ())
+data StreamWaiters = StreamWaiters !(MVar ()) !(MVar ())
 
 -- | A connection.
 data Connection = Connection
@@ -351,10 +351,10 @@ idleSince connection = readIORef (connectionIdle connection)
 -- Exchanges
 
 -- | A request and its response.
-data Exchange = Exchange !Connection !Stream !Waiting
+data Exchange = Exchange !Connection !Stream !StreamWaiters
 
 -- | The result of beginning an exchange.
-data Begun
+data BeginResult
   = Begun !Exchange
   | -- | The server allows no further exchange at this time.
     AllTaken
@@ -367,12 +367,12 @@ data Begun
 
 -- | Begins an exchange with these fields: the pseudo-fields first, all names in lower case. Call it masked, and
 -- 'endExchange' afterwards. Does not block.
-beginExchange :: Connection -> [(ByteString, ByteString, Secrecy)] -> Part -> IO Begun
+beginExchange :: Connection -> [(ByteString, ByteString, Secrecy)] -> Part -> IO BeginResult
 beginExchange connection fields part = do
   requested <- requestStream (connectionEngine connection) fields part
   case requested of
     Requested stream -> do
-      waiting <- Waiting <$> newEmptyMVar <*> newEmptyMVar
+      waiting <- StreamWaiters <$> newEmptyMVar <*> newEmptyMVar
       changeWaiting connection stream (\key woken -> IntMap.insert key (woken waiting))
       Begun (Exchange connection stream waiting) <$ wakeSender connection
     AtLimit -> return AllTaken
@@ -382,14 +382,14 @@ beginExchange connection fields part = do
 
 -- Changes the entries of a stream's reader and writer.
 changeWaiting ::
-  Connection -> Stream -> (Int -> (Waiting -> MVar ()) -> IntMap (MVar ()) -> IntMap (MVar ())) -> IO ()
+  Connection -> Stream -> (Int -> (StreamWaiters -> MVar ()) -> IntMap (MVar ()) -> IntMap (MVar ())) -> IO ()
 changeWaiting connection stream change = do
   key <- streamKey stream
   atomicModifyIORef' (connectionWaiting connection) $ \known ->
     (change (noticeKey key Readable) readerOf (change (noticeKey key Writable) writerOf known), ())
   where
-    readerOf (Waiting reader _) = reader
-    writerOf (Waiting _ writer) = writer
+    readerOf (StreamWaiters reader _) = reader
+    writerOf (StreamWaiters _ writer) = writer
 
 -- | Ends an exchange, and cancels what is not complete. Call it once. Does not block.
 endExchange :: Exchange -> IO ()
@@ -402,7 +402,7 @@ endExchange (Exchange connection stream _) = mask_ $ do
 -- | Resets the exchange's stream with an error code (RFC 9113, section 7). Threads that wait for it find that out. Does
 -- not block.
 resetExchange :: Exchange -> Word32 -> IO ()
-resetExchange (Exchange connection stream (Waiting reader writer)) code = do
+resetExchange (Exchange connection stream (StreamWaiters reader writer)) code = do
   resetStreamWith stream code
   wakeSender connection
   void (tryPutMVar reader ())
@@ -411,7 +411,7 @@ resetExchange (Exchange connection stream (Waiting reader writer)) code = do
 -- | Sends a piece of the request's body: waits until the server has taken enough of it. Throws 'Http2Problem', and the
 -- deadline's @IOError@.
 sendBody :: Deadline -> Exchange -> ByteString -> IO ()
-sendBody deadline exchange@(Exchange connection stream (Waiting _ writer)) bytes
+sendBody deadline exchange@(Exchange connection stream (StreamWaiters _ writer)) bytes
   | ByteString.null bytes = return ()
   | otherwise = do
     written <- asReading <$> writeStream stream piece
@@ -425,7 +425,7 @@ sendBody deadline exchange@(Exchange connection stream (Waiting _ writer)) bytes
     (piece, others) = ByteString.splitAt 1048576 bytes
     awaitLow = asReading <$> awaitOutput stream (connectionOutputLow connection)
 
-asReading :: Outcome -> Reading ()
+asReading :: WriteOutcome -> ReceiveResult ()
 asReading outcome = case outcome of
   Done -> Ready ()
   Full -> MustWait
@@ -450,14 +450,14 @@ data Head = Head
 
 -- | Receives the next head. Throws 'Http2Problem', and the deadline's @IOError@.
 receiveHead :: Deadline -> Exchange -> IO Head
-receiveHead deadline exchange@(Exchange _ stream (Waiting reader _)) =
+receiveHead deadline exchange@(Exchange _ stream (StreamWaiters reader _)) =
   awaiting deadline reader (takeHead stream)
     >>= maybe (throwFailure exchange) (\(status, fields, part) -> return (Head status fields part))
 
 -- | Receives a part of the response's body, at most this many bytes; empty at the end. Throws 'Http2Problem', and the
 -- deadline's @IOError@.
 receiveBody :: Deadline -> Exchange -> Int -> IO ByteString
-receiveBody deadline exchange@(Exchange connection stream (Waiting reader _)) most = do
+receiveBody deadline exchange@(Exchange connection stream (StreamWaiters reader _)) most = do
   bytes <- awaiting deadline reader (readStream stream most) >>= maybe (throwFailure exchange) return
   unless (ByteString.null bytes) (wakeSender connection)
   return bytes
@@ -495,7 +495,7 @@ throwFailure (Exchange connection stream _) = do
     Complete -> throwIO (ConnectionEnded "the exchange is over")
 
 -- Tries again after each notice, until the deadline. 'Nothing': the stream is closed.
-awaiting :: Deadline -> MVar () -> IO (Reading a) -> IO (Maybe a)
+awaiting :: Deadline -> MVar () -> IO (ReceiveResult a) -> IO (Maybe a)
 awaiting deadline woken attempt = do
   outcome <- attempt
   case outcome of

@@ -84,7 +84,7 @@ resolve size spec = case spec of
   From start -> ByteRange start (size - 1)
   Suffix count -> ByteRange (max 0 (size - count)) (size - 1)
 
--- Joins a range with those that it touches, at the place of the first of them, or adds it at the end.
+-- Joins a range with those that it touches, at the position of the first of them, or adds it at the end.
 join :: [ByteRange] -> ByteRange -> [ByteRange]
 join ranges range = case break (touches range) ranges of
   (before, []) -> before ++ [range]

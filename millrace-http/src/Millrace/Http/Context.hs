@@ -41,7 +41,7 @@ import Millrace.Http.FieldSyntax (harmless, isToken)
 import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
 import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated, Presence (..))
-import Millrace.Manager (atNextTurn)
+import Millrace.Manager (atNextIteration)
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types
   ( RequestHeaders,
@@ -56,7 +56,7 @@ import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (Request, vault)
 import System.IO.Unsafe (unsafePerformIO)
 
--- | What the functions of this module need, kept in the vault of the request.
+-- | The data that the functions of this module need, kept in the vault of the request.
 data Context = Context
   { contextExchange :: !Exchange,
     contextFiles :: !FileCache
@@ -112,7 +112,9 @@ getFileInfo request path = case contextOf request of
 sendEarlyHints :: Request -> ResponseHeaders -> IO ()
 sendEarlyHints request = sendInterim request (mkStatus 103 (C8.pack "Early Hints"))
 
--- | The same with any interim status that is not the server's own affair, such as 102 (Processing): from 102 to 199.
+-- | Sends an interim response, such as 102 (Processing), at once. The status is from 102 to 199: the server itself
+-- sends
+-- 100 and 101.
 -- Throws 'InvalidStatusCode' for others.
 --
 -- > sendInterim request (mkStatus 102 "Processing") []
@@ -141,8 +143,8 @@ hintFields = traverse checked . filter (not . isOfConnection . fst)
       where
         text = CI.original name
 
--- | What was negotiated for the connection of a request. Nothing if it is not protected, and for requests that were not
--- made by this server.
+-- | The parameters that were negotiated for the connection of a request. Nothing if it is not protected, and for
+-- requests that were not made by this server.
 requestNegotiated :: Request -> Maybe Negotiated
 requestNegotiated request = contextOf request >>= exchangeNegotiated . contextExchange
 
@@ -184,8 +186,8 @@ dataOf request = contextOf request >>= http2Data . contextExchange
 isConnected :: Request -> IO Bool
 isConnected request = (== Present) <$> getPresence request
 
--- | The same in more detail: a client that has ended its sending side behind its request may still wait for the answer
--- (RFC 9112, section 9.6). 'Present' for requests that were not made by this server. Does not block.
+-- | Tells whether the client is still there, and whether it has ended only its sending side: it may then still wait for
+-- the answer (RFC 9112, section 9.6). 'Present' for requests that were not made by this server. Does not block.
 getPresence :: Request -> IO Presence
 getPresence request = maybe (return Present) (clientPresence . contextExchange) (contextOf request)
 
@@ -211,8 +213,8 @@ probeClient request = forM_ (contextOf request) $ \(Context exchange _) -> ifSer
 onDisconnect :: Request -> IO () -> IO a -> IO a
 onDisconnect = onAbsence (/= Present)
 
--- | The same for an application that serves clients that have ended their sending side, too: only one that is 'Gone'
--- has gone away.
+-- | 'onDisconnect' for an application that also serves clients that have ended their sending side: only a client that
+-- is 'Gone' counts.
 onLoss :: Request -> IO () -> IO a -> IO a
 onLoss = onAbsence (== Gone)
 
@@ -222,7 +224,7 @@ onAbsence isAbsence request callback action = case contextOf request of
   Just context -> mask $ \restore -> do
     watch <- newIORef NotBegun
     -- The manager runs when all threads that can run have had their turn.
-    willBegin <- atNextTurn (beginWatch watch context)
+    willBegin <- atNextIteration (beginWatch watch context)
     unless willBegin (beginWatch watch context)
     result <- restore action `onException` endWatch watch
     result <$ endWatch watch

@@ -2,7 +2,7 @@
 -- Hands bytes to a transport for as long as the client takes them. Must not know: requests, responses.
 --
 -- What counts is progress, not how long a response takes. A client that reads slowly is served; a client that
--- acknowledges nothing for too long is given up. The kernel reports room in a socket only when a third of its queue is
+-- acknowledges nothing for too long is given up. The kernel reports space in a socket only when a third of its queue is
 -- free, and that queue holds megabytes, so a slow client would seem dead for minutes. Therefore a wait is cut into
 -- slices. After each slice the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged
 -- anything. A client that takes everything within a slice is not measured at all, unless a rate is asked for.
@@ -68,7 +68,7 @@ isPaced :: Pace -> Bool
 isPaced pace = isJust (paceRate pace)
 {-# INLINE isPaced #-}
 
--- | Where a connection counts, for the current window of the rate: two words from an index on, initially 0. They are
+-- | The counters of a connection for the current window of the rate: two words from an index on, initially 0. They are
 -- the microseconds waited, and the bytes acknowledged during them.
 data Window = Window !(MutableByteArray RealWorld) !Int
 

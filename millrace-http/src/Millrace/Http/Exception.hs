@@ -164,8 +164,8 @@ data ConnectionLimit
   | -- | A head far beyond 'Network.Wai.Handler.Millrace.setMaximumHeaderCount' or
     -- 'Network.Wai.Handler.Millrace.setMaxTotalHeaderLength', or in too many frames.
     LargeHeads
-  | -- | Over HTTP\/3 alone: what comes in the wrong order waits for what is missing, and may take a hundred times as much memory as it has bytes.
-    -- A connection may take 4 MiB beyond its window.
+  | -- | Over HTTP\/3 alone: packets in the wrong order wait for the missing ones, and may take a hundred times as much
+    -- memory as they have bytes. A connection may take 4 MiB beyond its window.
     ConnectionMemory
   deriving (Eq, Ord, Show, Enum, Bounded)
 

@@ -103,7 +103,7 @@ data Operations request = Operations
 -- | The final response as it is handed to an exchange.
 data Plan
   = Plan !Status ResponseHeaders !Body
-  | -- | The application speaks a protocol of its own with the client.
+  | -- | The application speaks another protocol with the client.
     TakeOver !RawBody
 
 -- | Where the bytes of a body are.
@@ -144,7 +144,8 @@ data Answerer
 
 -- | What the application's first thread must know about another thread that answers.
 data Detached = Detached
-  { -- | Empty while the other thread works on the exchange. Full while that thread runs code of the application, and at the end.
+  { -- | Empty while the other thread works on the exchange. Full while that thread runs code of the application,
+    -- and at the end.
     detachedHold :: !(MVar ()),
     -- | Has the application returned?
     detachedIsPast :: !(IO Bool)

@@ -123,7 +123,7 @@ forgetAll expiring = mask_ $ do
   Content _ old <- exchange (content expiring) (Content 0 Map.empty)
   mapM_ (discard expiring . valueOf) old
 
--- What was there before.
+-- The entry that was there before.
 exchange :: IORef a -> a -> IO a
 exchange ref new = atomicModifyIORef' ref (new,)
 

@@ -29,7 +29,7 @@ import Foreign.Ptr (IntPtr (..), Ptr, intPtrToPtr, ptrToIntPtr)
 import Millrace.Deadline (Deadline, deadlineFromNanoseconds, deadlineNanoseconds)
 import Millrace.Internal.AtomicWord (AtomicWord (..), AtomicWords, newAtomicWords)
 
--- | The place of a word with an @a@ in a record, as an offset in bytes.
+-- | A field of a record: a word with an @a@, at this offset in bytes.
 newtype Field record a = Field Int
 
 -- | Records that have words at offsets.
@@ -37,7 +37,7 @@ class Record record where
   readWord :: record -> Int -> IO Int
   writeWord :: record -> Int -> Int -> IO ()
 
--- | What fits into a word.
+-- | Values that fit into a word.
 class Unboxed a where
   toWord :: a -> Int
   fromWord :: Int -> a

@@ -44,7 +44,7 @@ data FileCache = FileCache
 -- | A descriptor, and the state of its file now.
 data OpenFile = OpenFile !Int32 !FileFacts
 
--- | What is known about a file.
+-- | The known properties of a file.
 data FileFacts = FileFacts
   { -- | Bytes.
     factsSize :: !Integer,
@@ -59,7 +59,7 @@ data FileInfo = FileInfo
     fileInfoSize :: !Integer,
     -- | The time of the last modification.
     fileInfoTime :: !HTTPDate,
-    -- | The same time as a header field's value.
+    -- | The time of the last modification, as a header field's value.
     fileInfoDate :: !ByteString
   }
   deriving (Eq, Show)

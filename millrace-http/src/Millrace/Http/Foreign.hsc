@@ -75,7 +75,7 @@ openFile path file = do
 foreign import ccall unsafe "http_file_examine"
   c_examineFile :: CInt -> Ptr File -> IO CInt
 
--- | The same for an open descriptor.
+-- | Describes the file of an open descriptor; 0 or a negative errno.
 examineFile :: Int32 -> Ptr File -> IO CInt
 examineFile = c_examineFile . fromIntegral
 

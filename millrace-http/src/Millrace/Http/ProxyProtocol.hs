@@ -127,11 +127,11 @@ parseBinary bytes
     found = Header (16 + size) . Just
 
 -- A path ends with the first zero. An abstract name begins with one and may have others; those at the end only fill the
--- room.
+-- field.
 unixName :: ByteString -> ByteString
-unixName room
-  | B.take 1 room == B.singleton 0 = fst (B.spanEnd (== 0) room)
-  | otherwise = B.takeWhile (/= 0) room
+unixName field
+  | B.take 1 field == B.singleton 0 = fst (B.spanEnd (== 0) field)
+  | otherwise = B.takeWhile (/= 0) field
 
 pair :: ByteString -> Int -> Word16
 pair bytes at = fromIntegral (B.index bytes at) `shiftL` 8 .|. fromIntegral (B.index bytes (at + 1))

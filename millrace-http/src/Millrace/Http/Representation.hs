@@ -29,19 +29,19 @@ import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hETag)
 import Network.Wai
 
--- | What a GET request for a resource is answered with: fields, bytes, and the validators that tell one state of it
+-- | The answer to a GET request for a resource: fields, bytes, and the validators that tell one state of it
 -- from another. Make it once and use it for many requests: what the answers have in common is computed once.
 data Representation = Representation
   { representationValidators :: !Validators,
     -- Of a 200, but for Content-Length.
     representationFields :: ResponseHeaders,
     representationSize :: !Integer,
-    representationSource :: !Source,
+    representationSource :: !RepresentationSource,
     -- The answer to most requests.
     representationWhole :: Response
   }
 
-data Source
+data RepresentationSource
   = InMemory !ByteString
   | InFile !FilePath
 
@@ -54,11 +54,11 @@ bytesRepresentation :: Validators -> ResponseHeaders -> ByteString -> Representa
 bytesRepresentation validators fields bytes =
   represent validators fields (toInteger (B.length bytes)) (InMemory bytes)
 
--- | The same for a regular file of this size in bytes. Make it anew when the file has changed.
+-- | A representation whose bytes are a regular file of this size in bytes. Make it anew when the file has changed.
 fileRepresentation :: Validators -> ResponseHeaders -> FilePath -> Integer -> Representation
 fileRepresentation validators fields path size = represent validators fields size (InFile path)
 
-represent :: Validators -> ResponseHeaders -> Integer -> Source -> Representation
+represent :: Validators -> ResponseHeaders -> Integer -> RepresentationSource -> Representation
 represent validators given size source = Representation validators fields size source whole
   where
     fields =
@@ -102,7 +102,7 @@ respondWith representation request respond =
     size = representationSize representation
     source = representationSource representation
 
-rangeResponse :: Status -> ResponseHeaders -> Integer -> Source -> ByteRange -> Response
+rangeResponse :: Status -> ResponseHeaders -> Integer -> RepresentationSource -> ByteRange -> Response
 rangeResponse status fields size source range = case source of
   InFile path -> responseFile status fields path (Just (FilePart (firstByte range) (rangeLength range) size))
   InMemory bytes ->
@@ -110,7 +110,7 @@ rangeResponse status fields size source range = case source of
       slice bytes (firstByte range) (fromInteger (rangeLength range))
 
 -- Hands over a function that reads up to this many bytes from an offset on.
-withReader :: Source -> ((Integer -> Int -> IO ByteString) -> IO a) -> IO a
+withReader :: RepresentationSource -> ((Integer -> Int -> IO ByteString) -> IO a) -> IO a
 withReader source use = case source of
   InMemory bytes -> use (\offset count -> return (slice bytes offset count))
   InFile path -> withFile path ForReading $ \opened -> use $ \offset count -> do

@@ -154,7 +154,7 @@ makeRequest parser bytes size transport vault body bodyLength = do
         Wai.requestHeaderUserAgent = userAgentValue
       }
 
--- | The same request with scheme and authority in its path, if the client has sent them. Call it while the head is
+-- | Puts scheme and authority into the path of a request, if the client has sent them. Call it while the head is
 -- still in the input.
 keepTarget :: Ptr Parser -> Ptr Word8 -> Request -> IO Request
 keepTarget parser bytes request = do
@@ -240,11 +240,11 @@ methodOf seen copy = do
 {-# NOINLINE methodOf #-}
 
 partOf :: Ptr Stream.Head -> HeadCopy -> (Ptr Stream.Head -> IO (Int, Int)) -> IO ByteString
-partOf seen copy place = do
-  (offset, size) <- place seen
+partOf seen copy locate = do
+  (offset, size) <- locate seen
   return $! if size == 0 then C8.empty else slice copy offset size
 {-# NOINLINE partOf #-}
 
 valueOf :: Ptr Stream.Head -> HeadCopy -> (Ptr Stream.Head -> IO Int) -> IO (Maybe ByteString)
-valueOf seen copy place = place seen >>= \index -> return $! valueAt copy index
+valueOf seen copy locate = locate seen >>= \index -> return $! valueAt copy index
 {-# NOINLINE valueOf #-}

@@ -78,22 +78,22 @@ runOn :: Threads -> Int -> IO () -> IO ()
 runOn threads capability action = do
   parked <- maybe (return Nothing) (`atomicModifyIORef'` unpark) (parkedOn threads capability)
   case parked of
-    Just place -> putMVar place action
+    Just job -> putMVar job action
     Nothing -> do
-      place <- newEmptyMVar
-      void (forkOn capability (serve place action))
+      job <- newEmptyMVar
+      void (forkOn capability (serve job action))
   where
     unpark (Parked count (first : others)) = (Parked (count - 1) others, Just first)
     unpark none = (none, Nothing)
-    serve place first = do
+    serve job first = do
       first
-      kept <- maybe (return False) (`atomicModifyIORef'` park place) (parkedOn threads capability)
-      when kept (takeMVar place >>= serve place)
-    park place (Parked count others)
-      | count < parkedMax = (Parked (count + 1) (place : others), True)
+      kept <- maybe (return False) (`atomicModifyIORef'` park job) (parkedOn threads capability)
+      when kept (takeMVar job >>= serve job)
+    park job (Parked count others)
+      | count < parkedMax = (Parked (count + 1) (job : others), True)
       | otherwise = (Parked count others, False)
 
--- | The same on this thread's capability.
+-- | Runs an action in a thread of the pool on this thread's capability.
 runHere :: Threads -> IO () -> IO ()
 runHere threads action = do
   (capability, _) <- threadCapability =<< myThreadId
@@ -154,7 +154,7 @@ newtype Waiters = Waiters (IORef (IntMap [MVar ()]))
 newWaiters :: IO Waiters
 newWaiters = Waiters <$> newIORef IntMap.empty
 
--- | What came of waiting.
+-- | The result of waiting.
 data Waited a = Came a | TookTooLong
 
 -- | @waitFor waiters prepare number micros attempt@ repeats an attempt until it has a result. An attempt without a
@@ -162,30 +162,30 @@ data Waited a = Came a | TookTooLong
 -- parks. 'Nothing': no limit.
 waitFor :: Waiters -> IO () -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 waitFor (Waiters waiters) prepare number micros attempt = do
-  place <- newEmptyMVar
-  bracket_ (register place) (unregister place) (go place)
+  waker <- newEmptyMVar
+  bracket_ (register waker) (unregister waker) (go waker)
   where
-    register place = atomicModifyIORef' waiters (\all' -> (IntMap.insertWith (++) number [place] all', ()))
-    unregister place = atomicModifyIORef' waiters (\all' -> (IntMap.update (without place) number all', ()))
-    without place places = case filter (/= place) places of
+    register waker = atomicModifyIORef' waiters (\all' -> (IntMap.insertWith (++) number [waker] all', ()))
+    unregister waker = atomicModifyIORef' waiters (\all' -> (IntMap.update (without waker) number all', ()))
+    without waker wakers = case filter (/= waker) wakers of
       [] -> Nothing
       others -> Just others
-    go place = attempt >>= maybe (prepare >> park place) (return . Came)
-    park place = do
-      woken <- takeWithin micros place
-      if woken then go place else attempt >>= maybe (return TookTooLong) (return . Came)
+    go waker = attempt >>= maybe (prepare >> park waker) (return . Came)
+    park waker = do
+      woken <- takeWithin micros waker
+      if woken then go waker else attempt >>= maybe (return TookTooLong) (return . Came)
 
 -- | Waits for the variable to be filled, at most this many microseconds. False if the time was over. Something else may
 -- fill it: then the caller must look again.
 takeWithin :: Maybe Int -> MVar () -> IO Bool
-takeWithin Nothing place = True <$ takeMVar place
-takeWithin (Just micros) place = do
+takeWithin Nothing waker = True <$ takeMVar waker
+takeWithin (Just micros) waker = do
   late <- newIORef False
   timers <- getSystemTimerManager
   bracket
-    (registerTimeout timers micros (writeIORef late True >> void (tryPutMVar place ())))
+    (registerTimeout timers micros (writeIORef late True >> void (tryPutMVar waker ())))
     (unregisterTimeout timers)
-    (const (takeMVar place))
+    (const (takeMVar waker))
   not <$> readIORef late
 
 -- | Wakes the threads that wait for this event.
@@ -245,7 +245,7 @@ task crew action ended = do
   join' crew
   runHere (crewThreads crew) (asJoined crew action ended)
 
--- | The same in this thread, which is one of the pool.
+-- | Runs an action as 'task' does, in this thread, which is one of the pool.
 asTask :: Crew -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 asTask crew action ended = join' crew >> asJoined crew action ended
 

@@ -5,7 +5,7 @@
 -- know:
 -- HTTP.
 --
--- A plain socket is a constructor of its own, so that its operations are inlined and called directly. All other
+-- A plain socket has a separate constructor, so that its operations are inlined and called directly. All other
 -- transports are a record of functions: "Millrace.Http.Transport.Memory" is one, and TLS is another.
 --
 -- Exposed for other packages of Millrace and for tests. Not covered by the version policy.
@@ -130,7 +130,7 @@ plainTransport = Plain
 otherTransport :: Functions -> SockAddr -> Transport
 otherTransport = Other
 
--- | What a transport that is no plain socket must be able to do. One thread receives and one sends at a time; all other
+-- | The functions of a transport that is not a plain socket. One thread receives and one sends at a time; all other
 -- functions may be called at any time, by any thread. Functions that receive throw an @IOError@ when they fail, of type
 -- @TimeExpired@ at the end of their time; an exception that interrupts them must not lose a byte.
 data Functions = Functions
@@ -151,7 +151,7 @@ data Functions = Functions
     functionsQuietMillis :: !(IO (Maybe Int)),
     -- | Sends some bytes of a piece, at least one.
     functionsSend :: !(Following -> TimeLimit -> Piece -> IO Attempt),
-    -- | Sends some bytes of a file, if the transport has a way of its own for that.
+    -- | Sends some bytes of a file, if the transport can do that without reading them.
     functionsSendFile :: !(Maybe (TimeLimit -> FileSlice -> IO Attempt)),
     -- | The implementation of 'sendThenReceive', if the transport has one.
     functionsSendThenReceive :: !(Maybe SendsThenReceives),
@@ -165,7 +165,7 @@ data Functions = Functions
 -- | A function as 'sendThenReceive'.
 newtype SendsThenReceives = SendsThenReceives (forall a. Int -> Slice -> (SentThenReceived -> IO a) -> IO a)
 
--- | What the handshake of a protected connection has negotiated.
+-- | The parameters that the handshake of a protected connection has negotiated.
 data Negotiated = Negotiated
   { -- | The application protocol, if one was negotiated (RFC 7301).
     negotiatedProtocol :: !(Maybe ByteString),
@@ -186,12 +186,12 @@ transportPeer (Plain _ peer) = peer
 transportPeer (Other _ peer) = peer
 {-# INLINE transportPeer #-}
 
--- | The same connection with another client address, as a proxy has told it.
+-- | A connection with another client address, as a proxy has told it.
 withPeer :: SockAddr -> Transport -> Transport
 withPeer peer (Plain socket _) = Plain socket peer
 withPeer peer (Other functions _) = Other functions peer
 
--- | What was negotiated. Nothing if the connection is not protected.
+-- | The negotiated parameters. Nothing if the connection is not protected.
 negotiated :: Transport -> Maybe Negotiated
 negotiated (Plain _ _) = Nothing
 negotiated (Other functions _) = functionsNegotiated functions
@@ -246,13 +246,14 @@ hasArrived :: Transport -> IO Bool
 hasArrived (Plain socket _) = Plain.hasArrived socket
 hasArrived (Other functions _) = functionsHasArrived functions
 
--- | Bytes that can be received at once into memory of their own; 0 if that is not known, or if the transport has them
+-- | Bytes that can be received at once into new memory; 0 if that is not known, or if the transport has them
 -- in memory already. Does not block.
 arrivedBytes :: Transport -> IO Int
 arrivedBytes (Plain socket _) = Plain.arrivedBytes socket
 arrivedBytes (Other _ _) = return 0
 
--- | What is known of the client at the other end. Does not block. Behind a closed connection it is gone.
+-- | The presence of the client at the other end, as far as it is known. Does not block. Behind a closed connection it
+-- is gone.
 presence :: Transport -> IO Presence
 presence (Plain socket _) = Plain.presence socket
 presence (Other functions _) = functionsPresence functions

@@ -50,7 +50,7 @@ import Millrace.Name (NameError (..))
 import Millrace.Proxy.Body
 import Millrace.Proxy.Link
 import Millrace.Proxy.Problem
-import Millrace.Proxy.RequestHead (BodyFraming (..), Waiting (..), passedTrailers, waitingOf)
+import Millrace.Proxy.RequestHead (BodyFraming (..), ContinueExpectation (..), passedTrailers, waitingOf)
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
 import Millrace.Proxy.Target
@@ -198,7 +198,7 @@ data RequestBody
   = Absent
   | -- | All of it.
     Held !ByteString
-  | Streamed !BodyFraming !Waiting
+  | Streamed !BodyFraming !ContinueExpectation
 
 framingOf :: RequestBody -> BodyFraming
 framingOf body = case body of
@@ -207,7 +207,7 @@ framingOf body = case body of
   Streamed framing _ -> framing
 
 -- | Whether the client waits until the target wants the body.
-waitingFor :: RequestBody -> Waiting
+waitingFor :: RequestBody -> ContinueExpectation
 waitingFor body = case body of
   Streamed _ waiting -> waiting
   _ -> SendsAtOnce
@@ -281,7 +281,7 @@ withSender exchange body action = case body of
   Streamed framing waiting -> withAsyncWithUnmask (sender framing waiting) (const action)
   _ -> action
   where
-    sender :: BodyFraming -> Waiting -> (forall b. IO b -> IO b) -> IO ()
+    sender :: BodyFraming -> ContinueExpectation -> (forall b. IO b -> IO b) -> IO ()
     sender framing waiting unmask = do
       outcome <- try (unmask (awaitContinue waiting >> sendBody exchange framing))
       case outcome of

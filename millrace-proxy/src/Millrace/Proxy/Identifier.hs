@@ -85,7 +85,7 @@ pokeHex destination word =
   where
     digits =
       inBigEndian . asText . spread 4 0x0f0f0f0f0f0f0f0f . spread 8 0x00ff00ff00ff00ff . spread 16 0x0000ffff0000ffff
-    spread by places value = (value `shiftL` by .|. value) .&. places
+    spread by kept value = (value `shiftL` by .|. value) .&. kept
     -- Each byte has a digit's value. 10 and more are letters, whose codes are 39 greater than they would be as further
     -- digits.
     asText values = values + 0x3030303030303030 + 39 * ((values + 0x0606060606060606) `shiftR` 4 .&. 0x0101010101010101)

@@ -7,7 +7,7 @@
 module Millrace.Proxy.RequestHead
   ( Outgoing (..),
     BodyFraming (..),
-    Waiting (..),
+    ContinueExpectation (..),
     waitingOf,
     composeHead,
     composeFields,
@@ -52,17 +52,17 @@ data Outgoing = Outgoing
     -- | The protocol to change to.
     outgoingUpgrade :: !(Maybe ByteString),
     outgoingBody :: !BodyFraming,
-    outgoingWaiting :: !Waiting,
+    outgoingWaiting :: !ContinueExpectation,
     -- | New identifiers for where the client has none: of the request and of the trace.
     outgoingIdentifiers :: !(Maybe (ByteString, ByteString))
   }
 
 -- | Whether the client waits for 100 (Continue) before it sends the body (RFC 9110, section 10.1.1).
-data Waiting = WaitsToContinue | SendsAtOnce
+data ContinueExpectation = WaitsToContinue | SendsAtOnce
   deriving (Eq, Show)
 
 -- | Reads that from a request. HTTP\/1.0 has no such expectation.
-waitingOf :: Request -> Waiting
+waitingOf :: Request -> ContinueExpectation
 waitingOf request
   | httpVersion request /= http10 && any isExpectation (requestHeaders request) = WaitsToContinue
   | otherwise = SendsAtOnce
@@ -77,7 +77,7 @@ data BodyFraming
   deriving (Eq, Show)
 
 -- The ways in which a proxy treats a field.
-data Kind
+data FieldTreatment
   = ForTarget
   | -- | It concerns the connection, or the proxy writes its own.
     NotPassed
@@ -93,7 +93,7 @@ data Kind
   | TraceState
   | ViaField
 
-kindOf :: ByteString -> Kind
+kindOf :: ByteString -> FieldTreatment
 kindOf name = case ByteString.length name of
   2 | name == "te" -> TransferOptions
   3 | name == "via" -> ViaField
@@ -278,9 +278,9 @@ composeFields scheme outgoing request = do
   where
     isPath path = ByteString.take 1 path == "/" || path == "*"
     pseudo parts = case outgoingUpgrade outgoing of
-      Nothing -> (":method", requestMethod request) : places parts
-      Just protocol -> (":method", methodConnect) : (":protocol", protocol) : places parts
-    places parts = [(":scheme", scheme), (":authority", composedHost parts), (":path", composedPath parts)]
+      Nothing -> (":method", requestMethod request) : pseudoFields parts
+      Just protocol -> (":method", methodConnect) : (":protocol", protocol) : pseudoFields parts
+    pseudoFields parts = [(":scheme", scheme), (":authority", composedHost parts), (":path", composedPath parts)]
     passed rest (name, value)
       | isJust (outgoingUpgrade outgoing) && CI.foldedCase name == "sec-websocket-key" = rest
       | otherwise = (CI.foldedCase name, withoutBlanks value) : rest

@@ -233,7 +233,8 @@ adviceOnCertificate :: CertificateProblem -> String
 adviceOnCertificate problem = case problem of
   Expired -> "The peer must renew it; if it has, check this machine's clock."
   NotYetValid -> "Check the clocks of both machines."
-  UnknownAuthority -> "The peer must send all intermediate certificates, or its authority must be added to those that are trusted."
+  UnknownAuthority ->
+    "The peer must send all intermediate certificates, or its authority must be added to those that are trusted."
   SelfSigned -> "Add it to those that are trusted, if you know that it is the right one."
   Revoked -> "Do not talk to this peer: its key may be known to others."
   RevocationUnknown -> "Give current revocation lists of all issuers in the chain."

@@ -25,7 +25,7 @@ module Millrace.Internal.DirectoryBatches
     prefixOf,
 
     -- * Whole directories
-    Reading (..),
+    DirectoryReading (..),
     foldDirectory,
   )
 where
@@ -113,9 +113,9 @@ data Rest
     More !Open !Int64
 
 -- | An open directory: its descriptor, its stage, and a variable that is empty while a helper reads.
-data Open = Open !Int64 !(IORef Stage) !(MVar ())
+data Open = Open !Int64 !(IORef DirectoryState) !(MVar ())
 
-data Stage
+data DirectoryState
   = Idle
   | BeingRead
   | -- | It is to be closed when the helper has read.
@@ -202,7 +202,7 @@ entryKinds =
   ]
 
 -- | How a directory is read.
-data Reading = ReadingDirectory
+data DirectoryReading = ReadingDirectory
   { -- | the function that reads, for errors
     readingFunction :: String,
     -- | whether the path may be a symbolic link to a directory
@@ -212,7 +212,7 @@ data Reading = ReadingDirectory
   }
 
 -- | Gives the entries of a directory to an action, one after the other. Has one batch in memory.
-foldDirectory :: Reading -> FilePath -> a -> (a -> Entry -> IO (Step a)) -> IO (Step a)
+foldDirectory :: DirectoryReading -> FilePath -> a -> (a -> Entry -> IO (Step a)) -> IO (Step a)
 foldDirectory (ReadingDirectory function follow problem) path begin step = mask $ \restore -> do
   first <- firstBatch function follow path `catch` problem
   case snd first of

@@ -5,7 +5,9 @@ module Millrace.Internal.FileJob
     onFile,
     onFileKeeping,
     onFileStaying,
-    onFileToEnd,
+    JobEnd,
+    endingBeforeCaller,
+    onFileUntil,
     outputBytes,
     outputNumbers,
     openFor,
@@ -84,48 +86,39 @@ onFile = onFileKeeping (return ())
 -- | Has a job done as 'onFile' does, and runs an action when the job has ended or was not begun.
 onFileKeeping ::
   IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
-onFileKeeping = onFileBy MayOutliveCaller (\_ -> return ())
+onFileKeeping atEnd = onFileUntil (JobEnd MayOutliveCaller (\_ -> return ()) atEnd)
 
 -- | Has a job done as 'onFile' does, with the caller's memory: when it returns or throws, no helper uses the memory any
 -- more.
 onFileStaying ::
   String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
-onFileStaying = onFileToEnd (\_ -> return ()) (return ())
+onFileStaying = onFileUntil (endingBeforeCaller (\_ -> return ()) (return ()))
 
--- | Has a job done as 'onFileStaying' does, with the actions of 'onFileKeeping'. If the caller is interrupted after the
--- job has begun, the first argument gets the job's result before the exception is thrown, unless the job has failed.
-onFileToEnd ::
-  (Int64 -> IO ()) ->
-  IO () ->
-  String ->
-  File ->
-  FunPtr Work ->
-  [Int64] ->
-  Maybe (ForeignPtr Word8) ->
-  (Int64 -> Output -> IO r) ->
-  IO r
-onFileToEnd = onFileBy EndsBeforeCaller
+-- | What happens when a job on a file ends.
+data JobEnd = JobEnd
+  { endLifetime :: !Lifetime,
+    -- | Gets the job's result if the caller is interrupted after the job has begun, unless the job has failed. The
+    -- exception is thrown afterwards.
+    endDispose :: !(Int64 -> IO ()),
+    -- | Runs when the job has ended or was not begun.
+    endRelease :: !(IO ())
+  }
 
-onFileBy ::
-  Lifetime ->
-  (Int64 -> IO ()) ->
-  IO () ->
-  String ->
-  File ->
-  FunPtr Work ->
-  [Int64] ->
-  Maybe (ForeignPtr Word8) ->
-  (Int64 -> Output -> IO r) ->
-  IO r
-onFileBy lifetime dispose atEnd function file work numbers memory means = mask_ $ do
-  (descriptor, release) <- useFile function file (curry return) `onException` atEnd
+-- | The end of a job that ends before its caller continues: 'endDispose' and 'endRelease'.
+endingBeforeCaller :: (Int64 -> IO ()) -> IO () -> JobEnd
+endingBeforeCaller = JobEnd EndsBeforeCaller
+
+-- | Has a job done as 'onFile' does, with this end.
+onFileUntil ::
+  JobEnd -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+onFileUntil end function file work numbers memory means = mask_ $ do
+  (descriptor, release) <- useFile function file (curry return) `onException` endRelease end
   runJob
     (job work (fromIntegral descriptor : numbers) [] `meaning` means)
-      { jobMemory =
-          memory,
-        jobLifetime = lifetime,
-        jobDispose = dispose,
-        jobRelease = release >> atEnd
+      { jobMemory = memory,
+        jobLifetime = endLifetime end,
+        jobDispose = endDispose end,
+        jobRelease = release >> endRelease end
       }
     >>= checked function file
 

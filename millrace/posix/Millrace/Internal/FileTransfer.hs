@@ -128,7 +128,7 @@ writeFromCallers = writeBy onFileStaying id
 writeToEnd :: String -> File -> Int64 -> ByteString -> IO () -> IO ()
 writeToEnd function file offset bytes whenWritten = writeBy noting uninterruptibleMask_ function file offset bytes
   where
-    noting = onFileToEnd (const whenWritten) (return ())
+    noting = onFileUntil (endingBeforeCaller (const whenWritten) (return ()))
 
 writeBy :: Asking -> (forall a. IO a -> IO a) -> String -> File -> Int64 -> ByteString -> IO ()
 writeBy ask masked function file@(File handle _ _) offset bytes = do

@@ -7,7 +7,7 @@ import Data.Int (Int64)
 import Foreign.C.Types (CBool (..))
 import Foreign.Ptr (FunPtr)
 import Millrace.Internal.Constants (stateNotInCache)
-import Millrace.Internal.Foreign (c_file_cache_state)
+import Millrace.Internal.CoreCalls (c_file_cache_state)
 import Millrace.Internal.HelperJob
 import System.Posix.Types (Fd (..))
 

@@ -68,7 +68,7 @@ import Foreign.Ptr (Ptr)
 import Foreign.Storable (peek, peekByteOff, poke, pokeByteOff, sizeOf)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Constants.Sockets
-import Millrace.Internal.Foreign (c_getsockopt, c_setsockopt)
+import Millrace.Internal.CoreCalls (c_getsockopt, c_setsockopt)
 import Millrace.Internal.Socket
 import Millrace.Internal.Units (saturated)
 import Millrace.Operation

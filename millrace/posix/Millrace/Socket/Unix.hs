@@ -62,7 +62,7 @@ import Foreign.Storable (peekByteOff)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants.Sockets
-import Millrace.Internal.Foreign (c_close, c_getsockopt)
+import Millrace.Internal.CoreCalls (c_close, c_getsockopt)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation

@@ -9,7 +9,7 @@ import Data.Maybe (fromMaybe)
 import Foreign.C.Error (eAGAIN, eINTR, eTIMEDOUT, eWOULDBLOCK, getErrno)
 import Foreign.C.Types (CInt)
 import Millrace.Deadline (Deadline, hasPassed)
-import Millrace.Internal.Foreign (c_ended, c_has_error)
+import Millrace.Internal.CoreCalls (c_ended, c_has_error)
 import Millrace.Internal.Socket
 import Millrace.Operation
 import Millrace.Timer (threadDelay)

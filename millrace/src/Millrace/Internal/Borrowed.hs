@@ -9,7 +9,7 @@ module Millrace.Internal.Borrowed
     borrow,
     giveBack,
     Received (..),
-    Limit,
+    WithTimeLimit,
     receiveBorrowed,
     receiveBytes,
     Slice (..),
@@ -32,7 +32,7 @@ import Foreign.Ptr (IntPtr (..), Ptr, castPtr, intPtrToPtr, nullPtr, plusPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign
+import Millrace.Internal.CoreCalls
 import Millrace.Internal.Handle (Handle (..))
 import Millrace.Internal.Park
 import Millrace.Internal.Socket
@@ -92,10 +92,10 @@ receiveRequest (Handle handle) size =
 {-# INLINE receiveRequest #-}
 
 -- | Adds a limit on the time to a request.
-type Limit = forall r. Request r -> Request r
+type WithTimeLimit = forall r. Request r -> Request r
 
 -- | Receives for a function of this name, with a limit on the time.
-receiveBorrowed :: String -> Limit -> Socket -> Int -> (Received -> IO a) -> IO a
+receiveBorrowed :: String -> WithTimeLimit -> Socket -> Int -> (Received -> IO a) -> IO a
 receiveBorrowed attempted limit s@(Socket handle _) size continue = mask_ $ do
   checkSize attempted s size
   takeKept s split Nothing >>= maybe receiveNext (continueKept attempted s continue)
@@ -110,7 +110,7 @@ receiveBorrowed attempted limit s@(Socket handle _) size continue = mask_ $ do
 {-# INLINE receiveBorrowed #-}
 
 -- Not inlined: its variables would make the stacks of all waiting threads larger.
-receiveAgain :: String -> Limit -> Socket -> Int -> (Received -> IO a) -> IO a
+receiveAgain :: String -> WithTimeLimit -> Socket -> Int -> (Received -> IO a) -> IO a
 receiveAgain = receiveBorrowed
 {-# NOINLINE receiveAgain #-}
 
@@ -118,7 +118,7 @@ receiveAgain = receiveBorrowed
 --
 -- The bytes arrive in a buffer that the loop provides. One call into C copies them, gives the buffer back and, if the
 -- thread had to wait, ends the wait.
-receiveBytes :: String -> Limit -> Socket -> Int -> IO ByteString
+receiveBytes :: String -> WithTimeLimit -> Socket -> Int -> IO ByteString
 receiveBytes attempted limit s@(Socket handle _) size = do
   checkSize attempted s size
   look
@@ -157,7 +157,7 @@ data SentThenReceived
     Sent !Received
 
 -- | Sends and receives for a function of this name, with a limit on the time.
-sendThenReceive :: String -> Limit -> Socket -> Slice -> (SentThenReceived -> IO a) -> IO a
+sendThenReceive :: String -> WithTimeLimit -> Socket -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceive attempted limit s@(Socket handle _) outgoing@(Slice buffer offset count) continue = mask_ $ do
   unless (count > 0 && offset >= 0 && count <= borrowedSize - offset) $
     giveBack buffer >> refuseSlice attempted s outgoing

@@ -24,7 +24,7 @@ import Control.Monad (unless, void, when)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import GHC.Conc (childHandler)
 
-data Waiting = Waiting
+data QueuedCallbacks = QueuedCallbacks
   { -- | the number of callbacks that have been taken so far
     taken :: !Int,
     first :: [IO ()],
@@ -33,7 +33,7 @@ data Waiting = Waiting
   }
 
 data CallbackQueue = CallbackQueue
-  { waiting :: !(IORef Waiting),
+  { waiting :: !(IORef QueuedCallbacks),
     -- | threads that take callbacks
     running :: !(IORef Int),
     -- | its value at the last 'attend'; only the manager uses it
@@ -41,7 +41,7 @@ data CallbackQueue = CallbackQueue
   }
 
 newCallbackQueue :: IO CallbackQueue
-newCallbackQueue = CallbackQueue <$> newIORef (Waiting 0 [] []) <*> newIORef 0 <*> newIORef 0
+newCallbackQueue = CallbackQueue <$> newIORef (QueuedCallbacks 0 [] []) <*> newIORef 0 <*> newIORef 0
 
 -- | Adds callbacks, the last one first. Does not block.
 enqueue :: CallbackQueue -> [IO ()] -> IO ()
@@ -83,9 +83,9 @@ runCallbacks queue unmask = go
         -- Its exceptions are reported as at the end of any thread.
         Just callback -> (unmask callback `catch` childHandler) >> go
 
-takeOne :: Waiting -> (Waiting, Maybe (IO ()))
+takeOne :: QueuedCallbacks -> (QueuedCallbacks, Maybe (IO ()))
 takeOne now = case first now of
   callback : rest -> (now {taken = taken now + 1, first = rest}, Just callback)
   [] -> case reverse (later now) of
-    callback : rest -> (Waiting (taken now + 1) rest [], Just callback)
+    callback : rest -> (QueuedCallbacks (taken now + 1) rest [], Just callback)
     [] -> (now, Nothing)

@@ -25,8 +25,8 @@ import GHC.Foreign (peekCStringLen)
 import qualified GHC.Foreign as Encoded
 import GHC.IO.Encoding (getFileSystemEncoding)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
+import Millrace.Internal.CoreCalls (c_hold, c_release_handle)
 import Millrace.Internal.Errors (failure, throwIfFailed)
-import Millrace.Internal.Foreign (c_hold, c_let_go)
 import Millrace.Internal.Handle (Handle (..), descriptorOf)
 import System.IO.Error (ioeSetErrorString, mkIOError)
 
@@ -98,4 +98,4 @@ useFile :: String -> File -> (CInt -> IO () -> IO a) -> IO a
 useFile function file@(File handle@(Handle number) _ _) use = do
   refusal <- c_hold number
   when (refusal < 0) $ throwIO (failure function (show file) eBADF)
-  use (descriptorOf handle) (c_let_go number)
+  use (descriptorOf handle) (c_release_handle number)

@@ -8,7 +8,7 @@ where
 
 import Data.Word (Word64)
 import Foreign.C.Types (CInt)
-import Millrace.Internal.Foreign (c_retry_waiting)
+import Millrace.Internal.CoreCalls (c_retry_waiting)
 
 -- | A descriptor together with its generation: a handle never means a later descriptor with the same number.
 newtype Handle = Handle Word64
@@ -21,7 +21,7 @@ instance Show Handle where
 descriptorOf :: Handle -> CInt
 descriptorOf (Handle handle) = fromIntegral handle
 
--- | Ends every operation on the handle that waits to receive or to accept with 'Millrace.Internal.Foreign.Retry', so
+-- | Ends every operation on the handle that waits to receive or to accept with 'Millrace.Internal.CoreCalls.Retry', so
 -- that its thread looks for kept bytes, messages and connections, and submits the operation again. Does not block.
 retryWaiting :: Handle -> IO ()
 retryWaiting (Handle handle) = c_retry_waiting handle

@@ -17,7 +17,7 @@ import Millrace.Internal.Timer (microsUntil, withTimer)
 import Millrace.Internal.TimerTable (Action (..))
 
 -- | The state of an action.
-data Stage r
+data ActionState r
   = Running
   | Over (Either SomeException r)
   | -- | No thread waits for it any more.

@@ -18,7 +18,7 @@ module Millrace.Internal.Manager
     timerTableOf,
     numberOf,
     activeLoops,
-    atNextTurn,
+    atNextIteration,
 
     -- * For simulations
     Lock,
@@ -68,8 +68,8 @@ import Foreign.Storable (peek, peekByteOff)
 import GHC.Conc (ThreadId (..), labelThread)
 import Millrace.Internal.CallbackQueue
 import Millrace.Internal.Constants
+import Millrace.Internal.CoreCalls
 import Millrace.Internal.DeferredActions
-import Millrace.Internal.Foreign
 import Millrace.Internal.RtsExit
 import Millrace.Internal.SlotTable
 import Millrace.Internal.SystemError (systemError)
@@ -463,8 +463,8 @@ ownManagers = do
 --
 -- Does not block. Use it for work that one thread can do for many, or that is needed only if the caller does not do it
 -- itself.
-atNextTurn :: IO () -> IO Bool
-atNextTurn action = mask_ $ do
+atNextIteration :: IO () -> IO Bool
+atNextIteration action = mask_ $ do
   all' <- ownManagers
   (capability, _) <- myThreadId >>= threadCapability
   let count = sizeofArray all'

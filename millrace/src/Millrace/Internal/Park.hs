@@ -35,7 +35,7 @@ import Data.Word (Word64)
 import Foreign.C.Error (Errno)
 import Foreign.C.Types (CInt, CUInt)
 import Foreign.Ptr (Ptr, nullPtr)
-import Millrace.Internal.Foreign
+import Millrace.Internal.CoreCalls
 import Millrace.Internal.Manager
 import Millrace.Internal.SlotTable
 

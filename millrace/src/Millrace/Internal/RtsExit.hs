@@ -17,7 +17,7 @@ import Foreign.ForeignPtr (newForeignPtr, touchForeignPtr)
 import Foreign.Ptr (nullPtr, plusPtr)
 import Foreign.StablePtr (newStablePtr)
 import GHC.Conc (labelThread)
-import Millrace.Internal.Foreign (c_wake_all)
+import Millrace.Internal.CoreCalls (c_wake_all)
 
 -- | Arranges that the managers of the loops of this epoch are woken. A fork ends this in the child; each later epoch
 -- needs another call.

@@ -23,7 +23,7 @@ import Data.Primitive.Array (Array, MutableArray (..), arrayFromList, indexArray
 import Foreign.C.Types (CInt (..))
 import GHC.Exts (MutableArray#)
 import Millrace.Internal.ChunkedTable
-import Millrace.Internal.Foreign (Value)
+import Millrace.Internal.CoreCalls (Value)
 
 -- | What a manager runs when an operation ends, with its result. It must not block and must not throw.
 type Callback = Value -> IO ()

@@ -50,8 +50,8 @@ import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, sizeOf)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import Millrace.Internal.Constants
+import Millrace.Internal.CoreCalls
 import Millrace.Internal.File (pathBytes, pathFrom)
-import Millrace.Internal.Foreign
 import Millrace.Internal.Handle (retryWaiting)
 import Millrace.Internal.Park (Hooks (..), Request (..), performOnce)
 import Millrace.Internal.SystemError (systemError)
@@ -321,7 +321,7 @@ abstractName bytes
 -- | Makes a descriptor that came from elsewhere non-blocking and closed by exec, as all our sockets are.
 makeOurs :: CInt -> IO ()
 makeOurs descriptor =
-  void $ callOn "Millrace.Socket.fromDescriptor" ("descriptor " ++ show descriptor) (c_make_ours descriptor)
+  void $ callOn "Millrace.Socket.fromDescriptor" ("descriptor " ++ show descriptor) (c_set_socket_flags descriptor)
 
 -- | Refuses to receive into an empty buffer: the result would look like the end of the stream.
 checkSize :: String -> Socket -> Int -> IO ()

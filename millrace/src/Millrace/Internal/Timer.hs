@@ -21,7 +21,7 @@ where
 
 import Control.Exception (onException)
 import Millrace.Deadline (Deadline, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
-import Millrace.Internal.Foreign
+import Millrace.Internal.CoreCalls
 import Millrace.Internal.Kind (kindTimeout)
 import Millrace.Internal.Manager
 import Millrace.Internal.Park (reserveToken)

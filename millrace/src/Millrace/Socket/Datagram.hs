@@ -44,7 +44,7 @@ import Foreign.Storable (peek, poke)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Attempt (attempt, attemptOnce, nameless, receiveMessages)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign (c_receive_from, c_send_to)
+import Millrace.Internal.CoreCalls (c_receive_from, c_send_to)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation

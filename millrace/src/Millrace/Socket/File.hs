@@ -19,7 +19,7 @@ import Control.Exception (throwIO)
 import Data.Int (Int64)
 import Foreign.C.Error (Errno (..), eBADF, eTIMEDOUT)
 import Millrace.Deadline (Deadline, hasPassed, noDeadline)
-import Millrace.Internal.Foreign (c_is_error_of_file)
+import Millrace.Internal.CoreCalls (c_is_error_of_file)
 import Millrace.Internal.Socket
 import Millrace.Operation
 import System.Posix.Types (Fd)

@@ -42,10 +42,10 @@ sizeOfFile function file@(File handle path _) =
   whileOpen handle (throwIfMinusOne function path . c_file_size)
     >>= maybe (throwIO (failure function (show file) eBADF)) return
 
--- | @readInto function file offset place most@ reads at most @most@ bytes into memory. Returns the number of bytes.
+-- | @readInto function file offset memory most@ reads at most @most@ bytes into memory. Returns the number of bytes.
 readInto :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
-readInto function file@(File handle _ _) offset place most =
-  withForeignPtr place $ \buffer -> perform (readFileRequest handle offset buffer most) >>= checked function file
+readInto function file@(File handle _ _) offset memory most =
+  withForeignPtr memory $ \buffer -> perform (readFileRequest handle offset buffer most) >>= checked function file
 
 -- | Writes all bytes at an offset. Pass at most a mebibyte.
 writeFrom :: String -> File -> Int64 -> ByteString -> IO ()

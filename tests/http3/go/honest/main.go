@@ -1,5 +1,5 @@
-// Command honest asks a server of HTTP/3, with quic-go on one connection, what honest programs ask, and says what was lost: bodies that are read in
-// pieces of 4 KiB, contexts that end early, gzip, large uploads.
+// Command honest asks a server of HTTP/3, with quic-go on one connection, what honest programs ask, and says what was
+// lost: bodies that are read in pieces of 4 KiB, contexts that end early, gzip, large uploads.
 //
 //	honest URL ROOT SCENE COUNT AT-A-TIME PATH   ROOT has the certificate of the authority
 //	honest backend ADDRESS                       a server of HTTP/1.1 with /upload, /gzip and /slow, for a proxy of HTTP/3

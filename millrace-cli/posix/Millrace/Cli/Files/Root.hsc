@@ -227,7 +227,10 @@ classify found@(Fd number) = allocaBytes #{size struct stat} $ \status -> do
     #{const S_IFDIR} -> pure (Right (Directory (Char8.unpack (descriptorPath found)), found))
     #{const S_IFREG} -> do
       opened <- openToRead (descriptorPath found)
-      either (pure . Left . problemOf) (\descriptor -> asFile descriptor <$> identity status <*> statusState status) opened
+      either
+        (pure . Left . problemOf)
+        (\descriptor -> asFile descriptor <$> identity status <*> statusState status)
+        opened
     _ -> pure (Left Missing)
   where
     identity status = FileIdentity <$> #{peek struct stat, st_dev} status <*> #{peek struct stat, st_ino} status
@@ -309,7 +312,9 @@ openToRead = openWith #{const O_RDONLY}
 
 openWith :: CInt -> RawFilePath -> IO (Either Errno Fd)
 openWith flags path =
-  descriptorOr (openWith flags path) (ByteString.useAsCString path (\name -> c_open name (flags .|. #{const O_CLOEXEC})))
+  descriptorOr
+    (openWith flags path)
+    (ByteString.useAsCString path (\name -> c_open name (flags .|. #{const O_CLOEXEC})))
 
 -- What a call has opened. After an interrupt, the first action.
 descriptorOr :: IO (Either Errno Fd) -> IO CInt -> IO (Either Errno Fd)

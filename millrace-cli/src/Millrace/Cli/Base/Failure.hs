@@ -56,8 +56,8 @@ instance Exception Failure where
   displayException failure =
     "cannot " <> failureAttempt failure <> ": " <> failureReason failure <> "\n" <> failureRemedy failure
 
--- | A failure to use a file that the user has named: the keys under which a configuration names such files, and the name
--- as the user wrote it.
+-- | A failure to use a file that the user has named: the keys under which a configuration names such files, and the
+-- name as the user wrote it.
 data FileFailure = FileFailure [String] FilePath Failure
   deriving (Eq, Show)
 

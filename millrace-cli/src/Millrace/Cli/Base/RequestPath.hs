@@ -11,7 +11,7 @@
 -- is refused: it would remove the segment before it without looking that up, and that may be a link.
 module Millrace.Cli.Base.RequestPath
   ( RequestPath (..),
-    Refusal (..),
+    PathRefusal (..),
     parseRequestPath,
     isCanonical,
     isServable,
@@ -36,7 +36,7 @@ data RequestPath = RequestPath
   deriving (Eq, Show)
 
 -- | The reason why a path names no file.
-data Refusal
+data PathRefusal
   = -- | Not a path, a broken percent-encoding, or a NUL: 400.
     Malformed
   | -- | A name that is never served: 404.
@@ -50,7 +50,7 @@ data Refusal
 --
 -- >>> parseRequestPath "/./a%20b/"
 -- Right (RequestPath {pathSegments = ["a b"], pathIsDirectory = True})
-parseRequestPath :: ByteString -> Either Refusal RequestPath
+parseRequestPath :: ByteString -> Either PathRefusal RequestPath
 parseRequestPath target = case Char8.split '/' target of
   "" : encoded@(_ : _) -> do
     names <- traverse decodeSegment encoded
@@ -71,7 +71,7 @@ isServable name = case Char8.uncons name of
   Just ('.', _) -> name == ".well-known"
   Just _ -> Char8.all (\c -> c /= '/' && c /= '\\') name
 
-decodeSegment :: ByteString -> Either Refusal ByteString
+decodeSegment :: ByteString -> Either PathRefusal ByteString
 decodeSegment encoded
   | Char8.elem '%' encoded = decode (ByteString.unpack encoded) >>= withoutNul . ByteString.pack
   | otherwise = withoutNul encoded

@@ -108,13 +108,13 @@ lookUp (ErrorPages root lifeMicros known) code = do
           NotReadNow -> Map.lookup code before >>= \(Known _ earlier) -> earlier
      in (Map.insert code (Known end page) before, page)
 
-data Outcome
+data PageResult
   = Page ByteString
   | NoPage
   | -- | There are no descriptors, the disk fails, or the file changes at this moment.
     NotReadNow
 
-readPage :: Root -> Int -> IO Outcome
+readPage :: Root -> Int -> IO PageResult
 readPage root code = either failed id <$> try (withEntry root [Char8.pack (show code) <> ".html"] outcome)
   where
     outcome entry = case entry of
@@ -125,5 +125,5 @@ readPage root code = either failed id <$> try (withEntry root [Char8.pack (show 
       Left Missing -> pure NoPage
       Left Unreadable -> pure NoPage
       Left _ -> pure NotReadNow
-    failed :: IOException -> Outcome
+    failed :: IOException -> PageResult
     failed _ = NotReadNow

@@ -14,7 +14,7 @@ module Millrace.Cli.Files.Representation
     variantAlternatives,
     variantState,
     variantSource,
-    Source (..),
+    VariantSource (..),
     VariantKey,
     variantKey,
     inCoding,
@@ -27,7 +27,7 @@ module Millrace.Cli.Files.Representation
     alternativesOf,
     codedNames,
     isOfSameState,
-    Choice (..),
+    VariantChoice (..),
     choose,
     codingToMake,
   )
@@ -72,12 +72,12 @@ data Variant = Variant
     -- | Of the file when it was opened.
     variantState :: !FileState,
     -- | The bytes.
-    variantSource :: !Source,
+    variantSource :: !VariantSource,
     variantRepresentation :: !Representation
   }
 
 -- | The bytes of a variant: in memory, or in an open file.
-data Source
+data VariantSource
   = FromFile !OpenFile
   | FromMemory !ByteString
 
@@ -241,13 +241,13 @@ isOfSameState found file = modified found + 2000000000 >= modified file
 -- The choice
 
 -- | The variant that a client gets.
-data Choice
+data VariantChoice
   = AsItIs Variant
   | -- | The variant without a coding, compressed.
     Compressed Coding
 
 -- | The choice among a file's variants, and what can be made of the one without a coding.
-choose :: Request -> NonEmpty Variant -> Choice
+choose :: Request -> NonEmpty Variant -> VariantChoice
 choose request kept = case preferredCoding (requestHeaders request) (mapMaybe variantCoding (toList kept)) of
   Just coding -> AsItIs (fromMaybe plain (find ((== Just coding) . variantCoding) kept))
   Nothing -> maybe (AsItIs plain) Compressed (codingToMake request plain)

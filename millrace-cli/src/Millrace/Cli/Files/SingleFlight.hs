@@ -60,7 +60,7 @@ data Content key a = Content
     -- Counts insertions. It serves as the time of the last use.
     contentAge :: !Word64,
     contentSweep :: !Sweep,
-    contentEntries :: !(Map key (Entry a))
+    contentEntries :: !(Map key (CachedResult a))
   }
 
 -- | When values that were not used are dropped again, and since which age they must have been used.
@@ -69,7 +69,7 @@ data Sweep = Sweep
     sweepAge :: !Word64
   }
 
-data Entry a
+data CachedResult a
   = Kept (KeptEntry a)
   | UnderWay (MVar (Maybe a))
 
@@ -126,7 +126,7 @@ obtain values key effort make = mask $ \restore -> do
         _ -> Nothing
 
 data Claim key a
-  = Found (Content key a) (Entry a)
+  = Found (Content key a) (CachedResult a)
   | TooMuch
   | Claimed
 

@@ -236,7 +236,7 @@ mayCompress site described names file =
     && isNothing (ownCoding (last names))
     && isWorthCompressing (openFileState file)
 
-respondWithChoice :: Site -> NonEmpty Variant -> Choice -> Application
+respondWithChoice :: Site -> NonEmpty Variant -> VariantChoice -> Application
 respondWithChoice site kept chosen = case chosen of
   AsItIs variant -> respondWithVariant variant
   Compressed coding -> respondCompressed site coding (NonEmpty.head kept)

@@ -75,9 +75,9 @@ readUsers content =
 -- | Only clients that know the password of a user get to the application; the others get a 401 that names the realm. A
 -- name that does not exist takes as long as a wrong password. One password is verified at a time, in a thread of the
 -- system, and 'waitingMax' others wait; who comes then gets a 503 at once. So a crowd that guesses cannot make a user
--- wait for minutes. Requests with the same name and password share a place in the queue and its outcome: many may come
--- at once from one user. What was right is remembered as long as the application is there, so that it is verified once;
--- it is compared in constant time.
+-- wait for minutes. Requests with the same name and password share one entry of the queue and its outcome: many may
+-- come at once from one user. What was right is remembered as long as the application is there, so that it is verified
+-- once; it is compared in constant time.
 asking :: ByteString -> Users -> IO Middleware
 asking realm (Users users) = do
   remembered <- newIORef Map.empty
@@ -113,7 +113,7 @@ asking realm (Users users) = do
 data Judgement = Known | Wrong | TooMany
 
 -- A name, a password, and where the judgement about them will be.
-type Waiting = ((ByteString, ByteString), MVar Judgement)
+type QueuedPassword = ((ByteString, ByteString), MVar Judgement)
 
 -- | This many passwords wait while one is verified: for some seconds, because each takes about a tenth of one.
 waitingMax :: Int
@@ -121,7 +121,7 @@ waitingMax = 32
 
 -- Runs an action that judges a name and a password, or waits for another thread that does so for the same ones. Does
 -- neither if the queue is full.
-inLine :: IORef [Waiting] -> (ByteString, ByteString) -> IO Judgement -> IO Judgement
+inLine :: IORef [QueuedPassword] -> (ByteString, ByteString) -> IO Judgement -> IO Judgement
 inLine waiting given judge = do
   own <- newEmptyMVar
   let enter before

@@ -2,7 +2,7 @@
 module Millrace.Cli.Serve.Doctor
   ( Examination (..),
     Health (..),
-    Choice (..),
+    BackendChoice (..),
     examine,
     isHealthy,
     renderText,
@@ -42,7 +42,7 @@ data Examination = Examination
     -- | The libraries that speak HTTP\/3, or why this program does not.
     examinedHttp3 :: Either String String,
     examinedBackends :: [(Backend, Health)],
-    examinedChoice :: Choice,
+    examinedChoice :: BackendChoice,
     -- | The threads that wait for what no interface of the system does without one.
     examinedHelpers :: HelperCounts
   }
@@ -58,7 +58,7 @@ data Health
   deriving (Eq, Show)
 
 -- | The backend that a server would use.
-data Choice
+data BackendChoice
   = -- | With the reason.
     Chosen Backend String
   | -- | The server would not start, for this reason.
@@ -104,7 +104,7 @@ probe :: Backend -> IO Health
 probe backend = maybe Works Refused <$> probeBackend backend
 
 -- The manager makes the choice; this explains it. A probe cannot see whether all loops can start.
-choose :: Maybe Backend -> Maybe Backend -> Int -> [(Backend, Health)] -> IO (Choice, [(Backend, Health)])
+choose :: Maybe Backend -> Maybe Backend -> Int -> [(Backend, Health)] -> IO (BackendChoice, [(Backend, Health)])
 choose requested environment loops single = either nothing chosen <$> try (startManager requested)
   where
     nothing failure =
@@ -161,7 +161,7 @@ renderText examination =
     row label value = label <> replicate (20 - length label) ' ' <> value
 
 -- What a backend does by which interface of the system, and why.
-interfaces :: Choice -> [(String, String, String)]
+interfaces :: BackendChoice -> [(String, String, String)]
 interfaces (NothingChosen _) = []
 interfaces (Chosen backend _) =
   [("sockets", sockets, whySockets), ("files", files, whyFiles)]
@@ -235,7 +235,7 @@ healthText health = case health of
   Refused reason -> "does not work: " <> reason
   NotTried -> "not tried, another was chosen by name"
 
-choiceText :: Choice -> String
+choiceText :: BackendChoice -> String
 choiceText choice = case choice of
   Chosen backend reason -> backendName backend <> " (" <> reason <> ")"
   NothingChosen reason -> "nothing, it " <> reason

@@ -17,7 +17,7 @@ import System.IO (Handle, IOMode (WriteMode), hClose, hFlush, hPrint, openBinary
 -- | Makes the file and the socket, if there is a path. The action gets a function that moves them to their paths while
 -- it runs another action: from then on this process answers there, and until then another one may. Throws 'FileFailure'
 -- if they cannot be made.
-withPidFile :: Maybe FilePath -> (ByteString -> IO Outcome) -> ((IO () -> IO ()) -> IO a) -> IO a
+withPidFile :: Maybe FilePath -> (ByteString -> IO ReloadOutcome) -> ((IO () -> IO ()) -> IO a) -> IO a
 withPidFile Nothing _ use = use id
 withPidFile (Just path) reload use =
   withReloadSocket (reloadSocketPath path) reload $ \whileAsked ->

@@ -47,8 +47,8 @@ processorQuotaBelow top = do
 -- below it. A line about a mount is "36 35 98:0 ROOT PLACE options [tag...] - TYPE source options" (proc(5)).
 directoriesOf :: [String] -> [String] -> [FilePath]
 directoriesOf groups mount = case (mount, dropWhile (/= "-") mount) of
-  (_ : _ : _ : root : place : _, [_, kind, _, options]) ->
-    maybe [] (map (unescaped place <>) . ancestry . belowRoot (unescaped root)) (groupIn kind (separated ',' options))
+  (_ : _ : _ : root : mounted : _, [_, kind, _, options]) ->
+    maybe [] (map (unescaped mounted <>) . ancestry . belowRoot (unescaped root)) (groupIn kind (separated ',' options))
   _ -> []
   where
     groupIn kind options

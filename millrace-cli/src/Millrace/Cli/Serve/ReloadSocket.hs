@@ -6,7 +6,7 @@
 module Millrace.Cli.Serve.ReloadSocket
   ( reloadSocketPath,
     withReloadSocket,
-    Outcome (..),
+    ReloadOutcome (..),
     askToReload,
   )
 where
@@ -33,7 +33,7 @@ reloadSocketPath :: FilePath -> FilePath
 reloadSocketPath = (<> ".sock")
 
 -- | The outcome of reading a configuration again.
-data Outcome
+data ReloadOutcome
   = Taken
   | -- | The server goes on with the old configuration, for this reason.
     Refused String
@@ -43,7 +43,7 @@ data Outcome
 -- socket to the path while it runs another action. Meanwhile it answers requests there: each has the canonical path of
 -- a configuration file, with which it calls @reload@. It replaces the socket of another server, and the next server may
 -- replace this one. Throws 'Failure' if the socket cannot be made.
-withReloadSocket :: FilePath -> (ByteString -> IO Outcome) -> ((IO () -> IO ()) -> IO a) -> IO a
+withReloadSocket :: FilePath -> (ByteString -> IO ReloadOutcome) -> ((IO () -> IO ()) -> IO a) -> IO a
 withReloadSocket path reload use = withOwnFile unmade path listening close answered
   where
     answered listener whileThere = use (bracket (forkIO (serving listener)) killThread . const . whileThere)
@@ -71,7 +71,7 @@ withReloadSocket path reload use = withOwnFile unmade path listening close answe
     pause _ = threadDelay 100000
     answering client = answer client reload `catch` ignore
 
-answer :: Socket -> (ByteString -> IO Outcome) -> IO ()
+answer :: Socket -> (ByteString -> IO ReloadOutcome) -> IO ()
 answer client reload = do
   asked <-
     deadlineAfter patienceMicros >>= \deadline ->
@@ -88,7 +88,7 @@ answer client reload = do
 question :: ByteString
 question = Char8.pack "reload "
 
-written :: Outcome -> ByteString
+written :: ReloadOutcome -> ByteString
 written outcome = case outcome of
   Taken -> taken
   Refused reason -> refused <> encodeUtf8 (Text.pack reason)
@@ -100,7 +100,7 @@ refused = Char8.pack "refused\n"
 -- | @askToReload deadline path file@ asks the server that listens at a path to read a file, and waits for the outcome,
 -- until the deadline. 'Nothing': the server has ended before it answered. Throws 'IOException' if there is no server,
 -- and after the deadline.
-askToReload :: Deadline -> FilePath -> ByteString -> IO (Maybe Outcome)
+askToReload :: Deadline -> FilePath -> ByteString -> IO (Maybe ReloadOutcome)
 askToReload deadline path file = bracket (socket AF_UNIX Stream defaultProtocol) close $ \server -> do
   connectBefore deadline server (SockAddrUnix path)
   sendAllBefore deadline server (question <> file <> Char8.pack "\n")

@@ -68,8 +68,8 @@ watchdogInterval text = case readMaybe text of
 
 -- | Says that the server accepts connections, and where.
 notifyReady :: Maybe ServiceManager -> [String] -> IO ()
-notifyReady manager places =
-  notify manager ["READY=1", "STATUS=listening on " <> nameBytes (map plain (unwords places))]
+notifyReady manager addresses =
+  notify manager ["READY=1", "STATUS=listening on " <> nameBytes (map plain (unwords addresses))]
   where
     -- The path of a Unix socket may have any bytes; a line end would begin another message, and systemd takes only
     -- UTF-8.

@@ -145,10 +145,12 @@ spec = do
     it "when two elements of 'listen' have one port, or one has the port of the status pages" $ do
       ["listen: [{http: 80}, {http: '[::1]:80'}, {http: 127.0.0.1:80}]", "sites: {files: a}"]
         `isRefused` [(1, 42, "port 80 is taken: the server also listens on 127.0.0.1:80")]
-      forM_ [("0.0.0.0", "1.2.3.4"), ("1.2.3.4", "0.0.0.0"), ("'[::]", "0.0.0.0"), ("a.org", "'[::]")] $ \(one, other) -> do
-        let port host = host <> ":80" <> take 1 (filter (== '\'') host)
-        ["listen: ", "- http: " <> port one, "- redirect-to-https: " <> port other, "- https: 443"]
-          `isRefused'` [(3, 3, "port 80 is taken: the server also listens on ")]
+      forM_ [("0.0.0.0", "1.2.3.4"), ("1.2.3.4", "0.0.0.0"), ("'[::]", "0.0.0.0"), ("a.org", "'[::]")] $
+        \(one, other) ->
+          do
+            let port host = host <> ":80" <> take 1 (filter (== '\'') host)
+            ["listen: ", "- http: " <> port one, "- redirect-to-https: " <> port other, "- https: 443"]
+              `isRefused'` [(3, 3, "port 80 is taken: the server also listens on ")]
       ["listen: {http: 80}", "process: {status: 80}", "sites: {files: a}"]
         `isRefused` [(1, 9, "port 80 is taken: 'status' has it")]
       let distinct = "listen: [{http: 0}, {http: 0}, {http: 1.2.3.4:80}, {http: 1.2.3.5:80}, {http: '[::1]:80'}]"
@@ -160,13 +162,14 @@ spec = do
     it "when a log that is not written has a format" $
       ["process: {log-format: json}", "sites: {files: a}"]
         `isRefused` [(1, 1, "'log-format' is of no use: 'process' has no 'access-log'")]
-    forM_ ["x", "70000", "a:b:80", "[::1]", ":80", "::1:80", "host:", "1.2.3.4:99999"] $ \place ->
-      it ("for the address " <> place) $
-        ["listen: {http: '" <> place <> "'}", "sites: {files: a}"]
-          `isRefused` [(1, 16, "'" <> place <> "' is not HOST:PORT")]
+    forM_ ["x", "70000", "a:b:80", "[::1]", ":80", "::1:80", "host:", "1.2.3.4:99999"] $ \address ->
+      it ("for the address " <> address) $
+        ["listen: {http: '" <> address <> "'}", "sites: {files: a}"]
+          `isRefused` [(1, 16, "'" <> address <> "' is not HOST:PORT")]
     forM_ [("Content-Length", "1"), ("transfer-encoding", "x"), ("A B", "x"), ("A", "\\n")] $ \(name, value) ->
       it ("for the field " <> name <> ": " <> value) $ do
-        let outcome = readConfiguration (Char8.pack ("sites: {files: a, headers: {'" <> name <> "': \"" <> value <> "\"}}"))
+        let outcome =
+              readConfiguration (Char8.pack ("sites: {files: a, headers: {'" <> name <> "': \"" <> value <> "\"}}"))
         either (map mistakeColumn) (const []) outcome `shouldBe` [28]
     forM_ ["x", "/a/../b", "/a?b", "/%61", "/a\\b"] $ \path ->
       it ("for the path " <> path) $

@@ -23,28 +23,32 @@ import Test.Hspec
 spec :: Spec
 spec = around withCertificates $ do
   forM_ ["http1", "http2", "https1", "https2"] $ \kind ->
-    it ("gives up the oldest idle connections for new ones, and serves files and logs meanwhile: " <> kind) $ \folder -> do
-      configured
-        folder
-        [if "https" `isPrefixOf` kind then "listen: {https: 127.0.0.1:0}" else "listen: {http: 127.0.0.1:0}"]
-        [ "certificates: {certificate: "
-            <> folder </> "one.pem, key: "
-            <> folder </> "one.key}"
-          | "https" `isPrefixOf` kind
-        ]
-      withDescriptors 100 folder $ \server -> do
-        told <-
-          within 60 "the crowd" (readProcess "python3" ["test/crowd.py", kind, show (serverPort server), show crowd] "")
-        let (large, ended) = read ('(' : init (drop 1 (filter (/= '\n') told)) <> ")") :: (Int, [Int])
-        large `shouldBe` largeBytes
-        -- A number for each that there was no descriptor for: they were the first ones.
-        ended `shouldBe` [0 .. length ended - 1]
-        length ended `shouldSatisfy` (\count -> count >= crowd - 84 && count < crowd)
-        signalServer sigTERM server
-        waitForExit 30 server `shouldReturn` ExitSuccess
-        hGetContents (serverErrors server) >>= (`shouldSatisfy` all ("stopping" `isPrefixOf`) . lines)
-      logged <- lines <$> readFile (folder </> "access.log")
-      length logged `shouldBe` crowd + 1
+    it ("gives up the oldest idle connections for new ones, and serves files and logs meanwhile: " <> kind) $ \folder ->
+      do
+        configured
+          folder
+          [if "https" `isPrefixOf` kind then "listen: {https: 127.0.0.1:0}" else "listen: {http: 127.0.0.1:0}"]
+          [ "certificates: {certificate: "
+              <> folder </> "one.pem, key: "
+              <> folder </> "one.key}"
+            | "https" `isPrefixOf` kind
+          ]
+        withDescriptors 100 folder $ \server -> do
+          told <-
+            within
+              60
+              "the crowd"
+              (readProcess "python3" ["test/crowd.py", kind, show (serverPort server), show crowd] "")
+          let (large, ended) = read ('(' : init (drop 1 (filter (/= '\n') told)) <> ")") :: (Int, [Int])
+          large `shouldBe` largeBytes
+          -- A number for each that there was no descriptor for: they were the first ones.
+          ended `shouldBe` [0 .. length ended - 1]
+          length ended `shouldSatisfy` (\count -> count >= crowd - 84 && count < crowd)
+          signalServer sigTERM server
+          waitForExit 30 server `shouldReturn` ExitSuccess
+          hGetContents (serverErrors server) >>= (`shouldSatisfy` all ("stopping" `isPrefixOf`) . lines)
+        logged <- lines <$> readFile (folder </> "access.log")
+        length logged `shouldBe` crowd + 1
   it "makes new connections wait for busy ones, says so once, and serves them when there is room" $ \folder -> do
     configured folder ["listen: {http: 127.0.0.1:0}"] []
     withDescriptors 64 folder $ \server -> do

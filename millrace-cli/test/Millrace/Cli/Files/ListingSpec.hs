@@ -22,7 +22,15 @@ import Test.Hspec
 spec :: Spec
 spec = do
   describe "a listing's order" $ do
-    let entries = [ListedFile "b" 30 3, ListedDirectory "z" (Just 9), ListedFile "a" 10 5, ListedFile "c" 10 4, ListedDirectory "y" Nothing]
+    let entries =
+          [ ListedFile "b" 30 3,
+            ListedDirectory
+              "z"
+              (Just 9),
+            ListedFile "a" 10 5,
+            ListedFile "c" 10 4,
+            ListedDirectory "y" Nothing
+          ]
     forM_
       [ ("", ["y/", "z/", "a", "b", "c"]),
         ("?sort=name&order=desc", ["z/", "y/", "c", "b", "a"]),

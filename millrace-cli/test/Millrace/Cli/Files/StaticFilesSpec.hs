@@ -126,16 +126,17 @@ spec = do
     it "a pipe is refused without waiting for its writer" $ \site -> do
       createNamedPipe (site </> "root/pipe") 0o644
       fmap answerStatus <$> timeout 30000000 (get site "/pipe" []) `shouldReturn` Just 404
-    it "a pipe that is put in place of a file is never opened: a program that waits for its reader still waits" $ \site ->
-      do
-        createNamedPipe (site </> "pipe") 0o644
-        bracket
-          (createProcess (proc "sh" ["-c", "exec 3>pipe; echo opened"]) {cwd = Just site, std_out = CreatePipe})
-          cleanupProcess
-          $ \(_, output, _, _) ->
-            do
-              racing site (createLink (site </> "pipe")) plainSite 1500000
-              mapM (`hWaitForInput` 0) output `shouldReturn` Just False
+    it "a pipe that is put in place of a file is never opened: a program that waits for its reader still waits" $
+      \site ->
+        do
+          createNamedPipe (site </> "pipe") 0o644
+          bracket
+            (createProcess (proc "sh" ["-c", "exec 3>pipe; echo opened"]) {cwd = Just site, std_out = CreatePipe})
+            cleanupProcess
+            $ \(_, output, _, _) ->
+              do
+                racing site (createLink (site </> "pipe")) plainSite 1500000
+                mapM (`hWaitForInput` 0) output `shouldReturn` Just False
     it "a socket is refused" $ \site ->
       bracket (Network.socket Network.AF_UNIX Network.Stream 0) Network.close $ \socket -> do
         Network.bind socket (Network.SockAddrUnix (site </> "root/socket"))

@@ -102,7 +102,9 @@ spec = do
       map (length . Char8.lines) <$> mapM ByteString.readFile [path, directory </> "old"] `shouldReturn` [1, 2]
     it "that cannot be written to is a failure" $ \directory ->
       withAccessLog Combined (directory </> "no" </> "log") (const (pure ()))
-        `shouldThrow` (\(FileFailure _ _ failure) -> failureAttempt failure == "write the access log " <> directory </> "no" </> "log")
+        `shouldThrow` ( \(FileFailure _ _ failure) ->
+                          failureAttempt failure == "write the access log " <> directory </> "no" </> "log"
+                      )
   where
     answer one = Answer (remoteHost one) (Just one) Nothing "" status206 (Just 1234) False 1500999
     refusedWith reason text =

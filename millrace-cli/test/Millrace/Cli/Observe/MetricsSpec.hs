@@ -53,7 +53,8 @@ spec = do
           (nanoseconds, bucketOf nanoseconds) `shouldBe` (nanoseconds, expected nanoseconds)
       length bucketEnds `shouldBe` bucketCount - 1
     it "knows percentiles as exactly as a bucket" $ do
-      let counts durations = [length (filter ((== bucket) . bucketOf . (* 1000)) durations) | bucket <- [0 .. bucketCount - 1]]
+      let counts durations =
+            [length (filter ((== bucket) . bucketOf . (* 1000)) durations) | bucket <- [0 .. bucketCount - 1]]
           evenly = counts [1 .. 10000]
       forM_ [0.1, 0.5, 0.9, 0.99 :: Double] $ \share -> do
         fmap fromIntegral (percentile share evenly)

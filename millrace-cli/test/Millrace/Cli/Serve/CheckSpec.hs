@@ -72,8 +72,10 @@ spec = do
     checked good ["tls: {ticket-keys: " <> folder </> "one.pem}"] >>= isRefused "a key for session tickets has 80 bytes"
     checked good ["process: {access-log: " <> folder </> "none/log}"]
       >>= isRefused ("there is no folder " <> folder </> "none")
-    checked good ["process: {pid-file: " <> folder </> "none/pid}"] >>= isRefused "m.yaml:3:21: cannot write the pid file"
-    checked good ["process: {access-log: " <> folder </> "one}"] >>= isRefused "m.yaml:3:23: cannot write the access log"
+    checked good ["process: {pid-file: " <> folder </> "none/pid}"]
+      >>= isRefused "m.yaml:3:21: cannot write the pid file"
+    checked good ["process: {access-log: " <> folder </> "one}"]
+      >>= isRefused "m.yaml:3:23: cannot write the access log"
     checked good ["process: {access-log: " <> folder </> "one}"] >>= isRefused "one mistake"
     checked good ["process: {pid-file: " <> folder <> "}"] >>= isRefused "it is a directory"
     made <- checked good ["process: {pid-file: /run/millrace-cli-test-none/pid}"]

@@ -82,10 +82,11 @@ spec = around withCertificates $ do
       overHttp3 folder "one" server ["/"] `shouldThrow` anyIOException
 
   it "leaves it out where clients must show certificates, or a proxy names them" . needingHttp3 $ \folder -> do
-    withServer (["pong", "--port", "0", "--client-authorities", folder </> "two.pem"] ++ tls folder "one") $ \server -> do
-      headers folder "one" server ["--http2", "--cert", folder </> "two.pem", "--key", folder </> "two.key"]
-        >>= (`shouldNotContain` "alt-svc")
-      overHttp3 folder "one" server ["/"] `shouldThrow` anyIOException
+    withServer (["pong", "--port", "0", "--client-authorities", folder </> "two.pem"] ++ tls folder "one") $ \server ->
+      do
+        headers folder "one" server ["--http2", "--cert", folder </> "two.pem", "--key", folder </> "two.key"]
+          >>= (`shouldNotContain` "alt-svc")
+        overHttp3 folder "one" server ["/"] `shouldThrow` anyIOException
     let demanded options = do
           outcome <- runMillrace [] (["pong", "--port", "0", "--http3", "on"] ++ options ++ tls folder "one")
           outcomeExit outcome `shouldBe` ExitFailure 1
@@ -108,7 +109,13 @@ spec = around withCertificates $ do
         headers folder "one" server ["--http2"] >>= (`shouldNotContain` "alt-svc")
 
   it "takes new certificates, and keeps the old ones if the new ones are broken" . needingHttp3 $ \folder -> do
-    let install name = mapM_ (\suffix -> copyFile (folder </> (name ++ suffix)) (folder </> "new") >> renameFile (folder </> "new") (folder </> ("live" ++ suffix))) [".key", ".pem"]
+    let install name =
+          mapM_
+            ( \suffix ->
+                copyFile (folder </> (name ++ suffix)) (folder </> "new")
+                  >> renameFile (folder </> "new") (folder </> ("live" ++ suffix))
+            )
+            [".key", ".pem"]
     install "one"
     withServer (["pong", "--port", "0", "--http3", "on"] ++ tls folder "live") $ \server -> do
       overHttp3 folder "one" server ["/"] `shouldReturn` "Pong!"

@@ -14,18 +14,19 @@ spec :: Spec
 spec = do
   it "passes requests on to a port of this machine, logs and counts them, and stops" $
     withServer ["pong", "--port", "0"] $ \target ->
-      withServer ["proxy", show (serverPort target), "--port", "0", "--status", "0", "--access-log", "-"] $ \server -> do
-        status <- nextLine server
-        curl [serverUrl server ++ "/a?b=c"] >>= (`shouldBe` "Pong!")
-        nextLine server >>= (`shouldSatisfy` ("\"GET /a?b=c HTTP/1.1\" 200 5 " `isInfixOf`))
-        metrics <-
-          curl
-            [ reverse (dropWhile (/= '/') (reverse (takeWhile (/= ' ') (drop (length "status on ") status))))
-                ++ "metrics"
-            ]
-        metrics `shouldSatisfy` ("status=\"2xx\"} 1\n" `isInfixOf`)
-        signalServer sigTERM server
-        waitForExit 30 server >>= (`shouldBe` ExitSuccess)
+      withServer ["proxy", show (serverPort target), "--port", "0", "--status", "0", "--access-log", "-"] $ \server ->
+        do
+          status <- nextLine server
+          curl [serverUrl server ++ "/a?b=c"] >>= (`shouldBe` "Pong!")
+          nextLine server >>= (`shouldSatisfy` ("\"GET /a?b=c HTTP/1.1\" 200 5 " `isInfixOf`))
+          metrics <-
+            curl
+              [ reverse (dropWhile (/= '/') (reverse (takeWhile (/= ' ') (drop (length "status on ") status))))
+                  ++ "metrics"
+              ]
+          metrics `shouldSatisfy` ("status=\"2xx\"} 1\n" `isInfixOf`)
+          signalServer sigTERM server
+          waitForExit 30 server >>= (`shouldBe` ExitSuccess)
   it "uses the target that is well, and says what is wrong when there is none" $ do
     gone <- withServer ["pong", "--port", "0"] (return . show . serverPort)
     withServer ["pong", "--port", "0"] $ \target ->
@@ -48,13 +49,15 @@ spec = do
       asked server ["-H", "Expect:", "-H", "Transfer-Encoding: chunked", "-d", replicate 20 'x'] "/"
         >>= isPlain "413 Request Entity Too Large"
   it "says which option has targets with a certificate of their own trusted" . withCertificates $ \folder ->
-    withServer ["pong", "--port", "0", "--certificate", folder </> "one.pem", "--key", folder </> "one.key"] $ \target -> do
-      let url = "https://localhost:" ++ show (serverPort target)
-      withServer ["proxy", url, "--port", "0"] $ \server -> do
-        curl ["-i", serverUrl server] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
-        nextErrorLine server >>= (`shouldSatisfy` ("'target-authorities' takes the certificates of those" `isInfixOf`))
-      withServer ["proxy", url, "--port", "0", "--target-authorities", folder </> "one.pem"] $ \server ->
-        curl [serverUrl server] `shouldReturn` "Pong!"
+    withServer ["pong", "--port", "0", "--certificate", folder </> "one.pem", "--key", folder </> "one.key"] $ \target ->
+      do
+        let url = "https://localhost:" ++ show (serverPort target)
+        withServer ["proxy", url, "--port", "0"] $ \server -> do
+          curl ["-i", serverUrl server] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
+          nextErrorLine server
+            >>= (`shouldSatisfy` ("'target-authorities' takes the certificates of those" `isInfixOf`))
+        withServer ["proxy", url, "--port", "0", "--target-authorities", folder </> "one.pem"] $ \server ->
+          curl [serverUrl server] `shouldReturn` "Pong!"
   it "blames a target whose response is broken before any of it was passed on"
     . withOneResponse "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"
     $ \target ->

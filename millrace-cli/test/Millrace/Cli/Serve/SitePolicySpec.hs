@@ -74,7 +74,8 @@ spec = do
           "  - {path: /three, files: " <> folder </> "three, cors: 'https://app.test'}"
         ]
       withServer ["run", folder </> "m.yaml"] $ \server -> do
-        let status path options = curl (options <> ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> path])
+        let status path options =
+              curl (options <> ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> path])
             asking =
               [ "--request",
                 "OPTIONS",

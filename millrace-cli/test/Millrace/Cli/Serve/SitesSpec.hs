@@ -96,7 +96,25 @@ spec = do
     it "to an origin that is not" $ granted (Just "https://b") `shouldReturn` []
     it "to no origin" $ granted Nothing `shouldReturn` []
   describe "a cache may give one client the answer to another's request: what depends on the origin is said in Vary" $ do
-    let answers who = [lookupAll response | origin <- [[], [("Origin", "https://a")], [("Origin", "https://b")]], response <- [answerOf [SiteOptions [AnyHost] plainPolicy {policySharing = Just (CrossOrigin who [] [] [] False 600), policyHeaders = [("Vary", "X-Own")]} [files [] "root"]] origin "/"]]
+    let answers who =
+          [ lookupAll response
+            | origin <-
+                [[], [("Origin", "https://a")], [("Origin", "https://b")]],
+              response <-
+                [ answerOf
+                    [ SiteOptions
+                        [AnyHost]
+                        plainPolicy
+                          { policySharing =
+                              Just (CrossOrigin who [] [] [] False 600),
+                            policyHeaders = [("Vary", "X-Own")]
+                          }
+                        [files [] "root"]
+                    ]
+                    origin
+                    "/"
+                ]
+          ]
         lookupAll response =
           (\fields -> ([value | ("Access-Control-Allow-Origin", value) <- fields], [value | ("Vary", value) <- fields]))
             . responseHeaders

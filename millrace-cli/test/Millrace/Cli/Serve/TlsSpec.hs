@@ -17,33 +17,36 @@ import Test.Hspec
 spec :: Spec
 spec = around withCertificates $ do
   it "serves https, and sends clients of http there" $ \folder ->
-    withServer (["pong", "--port", "0", "--redirect-to-https", "0", "--status", "0"] ++ tls folder "one") $ \server -> do
-      serverUrl server `shouldSatisfy` ("https://127.0.0.1:" `isPrefixOf`)
-      status <- nextLine server
-      redirect <- fromMaybe "" . stripPrefix "redirecting from " <$> nextLine server
-      curl (trusting folder "one" ++ ["--http1.1", "--write-out", " %{http_version}", localUrl server])
-        >>= (`shouldBe` "Pong! 1.1")
-      curl (trusting folder "one" ++ ["--http2", "--write-out", " %{http_version}", localUrl server])
-        >>= (`shouldBe` "Pong! 2")
-      answer <- curl ["-i", redirect ++ "/a?b=c", "-H", "Host: localhost:80"]
-      answer `shouldSatisfy` (" 308 " `isInfixOf`)
-      answer `shouldSatisfy` (("Location: " ++ localUrl server ++ "/a?b=c\r\n") `isInfixOf`)
-      -- A challenge goes to the application.
-      curl [redirect ++ "/.well-known/acme-challenge/token"] >>= (`shouldBe` "Pong!")
-      curl ["-i", "http" ++ drop 5 (serverUrl server)] >>= (`shouldSatisfy` (" 426 " `isInfixOf`))
-      metrics <- curl [takeWhile (/= ' ') (drop (length "status on ") status) `replacing` "metrics"]
-      metrics `shouldSatisfy` ("millrace_tls_handshakes_total{result=\"full\"} 2\n" `isInfixOf`)
-      signalServer sigTERM server
-      waitForExit 30 server >>= (`shouldBe` ExitSuccess)
+    withServer (["pong", "--port", "0", "--redirect-to-https", "0", "--status", "0"] ++ tls folder "one") $ \server ->
+      do
+        serverUrl server `shouldSatisfy` ("https://127.0.0.1:" `isPrefixOf`)
+        status <- nextLine server
+        redirect <- fromMaybe "" . stripPrefix "redirecting from " <$> nextLine server
+        curl (trusting folder "one" ++ ["--http1.1", "--write-out", " %{http_version}", localUrl server])
+          >>= (`shouldBe` "Pong! 1.1")
+        curl (trusting folder "one" ++ ["--http2", "--write-out", " %{http_version}", localUrl server])
+          >>= (`shouldBe` "Pong! 2")
+        answer <- curl ["-i", redirect ++ "/a?b=c", "-H", "Host: localhost:80"]
+        answer `shouldSatisfy` (" 308 " `isInfixOf`)
+        answer `shouldSatisfy` (("Location: " ++ localUrl server ++ "/a?b=c\r\n") `isInfixOf`)
+        -- A challenge goes to the application.
+        curl [redirect ++ "/.well-known/acme-challenge/token"] >>= (`shouldBe` "Pong!")
+        curl ["-i", "http" ++ drop 5 (serverUrl server)] >>= (`shouldSatisfy` (" 426 " `isInfixOf`))
+        metrics <- curl [takeWhile (/= ' ') (drop (length "status on ") status) `replacing` "metrics"]
+        metrics `shouldSatisfy` ("millrace_tls_handshakes_total{result=\"full\"} 2\n" `isInfixOf`)
+        signalServer sigTERM server
+        waitForExit 30 server >>= (`shouldBe` ExitSuccess)
 
   it "sends all but plain names of challenges to https" $ \folder ->
     withServer (["pong", "--port", "0", "--redirect-to-https", "0"] ++ tls folder "one") $ \server -> do
       redirect <- fromMaybe "" . stripPrefix "redirecting from " <$> nextLine server
-      let status path = curl ["--output", "/dev/null", "--write-out", "%{http_code}", "-H", "Host: localhost", redirect ++ path]
+      let status path =
+            curl ["--output", "/dev/null", "--write-out", "%{http_code}", "-H", "Host: localhost", redirect ++ path]
           below = ("/.well-known/acme-challenge/" ++)
       mapM (status . below) ["evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA", "a.b/c~d", "..a"]
         `shouldReturn` ["200", "200", "200"]
-      let others = ["", "../../x", "a/../../../x", "%2e%2e/%2E./x", "..%2f..%2fx", "..%5c..%5cx", "a/./b", "a//b", "%61"]
+      let others =
+            ["", "../../x", "a/../../../x", "%2e%2e/%2E./x", "..%2f..%2fx", "..%5c..%5cx", "a/./b", "a//b", "%61"]
       mapM (status . below) others `shouldReturn` map (const "308") others
       mapM
         status
@@ -61,7 +64,13 @@ spec = around withCertificates $ do
       curl (trusting folder "other" ++ at "other.test") >>= (`shouldBe` "Pong!")
 
   it "takes new certificates, and keeps the old ones if the new ones are broken" $ \folder -> do
-    let install name = mapM_ (\suffix -> copyFile (folder </> (name ++ suffix)) (folder </> "new") >> renameFile (folder </> "new") (folder </> ("live" ++ suffix))) [".key", ".pem"]
+    let install name =
+          mapM_
+            ( \suffix ->
+                copyFile (folder </> (name ++ suffix)) (folder </> "new")
+                  >> renameFile (folder </> "new") (folder </> ("live" ++ suffix))
+            )
+            [".key", ".pem"]
     install "one"
     withServer (["pong", "--port", "0"] ++ tls folder "live") $ \server -> do
       curl (trusting folder "one" ++ [localUrl server]) >>= (`shouldBe` "Pong!")
@@ -76,11 +85,12 @@ spec = around withCertificates $ do
       curl (trusting folder "two" ++ [localUrl server]) >>= (`shouldBe` "Pong!")
 
   it "serves only clients with a certificate, if it is told whose" $ \folder ->
-    withServer (["pong", "--port", "0", "--client-authorities", folder </> "two.pem"] ++ tls folder "one") $ \server -> do
-      curl (trusting folder "one" ++ ["--cert", folder </> "two.pem", "--key", folder </> "two.key", localUrl server])
-        >>= (`shouldBe` "Pong!")
-      curl (trusting folder "one" ++ ["--write-out", "%{http_code}", "--output", "/dev/null", localUrl server])
-        `shouldThrow` anyIOException
+    withServer (["pong", "--port", "0", "--client-authorities", folder </> "two.pem"] ++ tls folder "one") $ \server ->
+      do
+        curl (trusting folder "one" ++ ["--cert", folder </> "two.pem", "--key", folder </> "two.key", localUrl server])
+          >>= (`shouldBe` "Pong!")
+        curl (trusting folder "one" ++ ["--write-out", "%{http_code}", "--output", "/dev/null", localUrl server])
+          `shouldThrow` anyIOException
 
   it "resumes sessions of another server with the same keys for tickets" $ \folder -> do
     let keys = folder </> "tickets"
@@ -137,11 +147,21 @@ spec = around withCertificates $ do
     createDirectory (folder </> "site")
     B.writeFile (folder </> "site/index.html") (B.replicate 300000 'x')
     withServer (["serve", folder </> "site", "--port", "0"] ++ tls folder "one") $ \target ->
-      withServer (["proxy", "--port", "0", "--target-authorities", folder </> "one.pem", localUrl target] ++ tls folder "one") $ \front ->
-        forM_ [(server, more) | server <- [target, front], more <- [[], ["--header", "Connection: keep-alive"]]] $ \(server, more) -> do
-          let url = localUrl server ++ "/"
-          told <- curl (trusting folder "one" ++ ["-0", "--output", "/dev/null", "--write-out", "%{http_code} %{size_download};"] ++ more ++ [url, "--output", "/dev/null", url])
-          told `shouldBe` "200 300000;200 300000;"
+      withServer
+        (["proxy", "--port", "0", "--target-authorities", folder </> "one.pem", localUrl target] ++ tls folder "one")
+        $ \front ->
+          forM_ [(server, more) | server <- [target, front], more <- [[], ["--header", "Connection: keep-alive"]]] $
+            \(server, more) ->
+              do
+                let url = localUrl server ++ "/"
+                told <-
+                  curl
+                    ( trusting folder "one"
+                        ++ ["-0", "--output", "/dev/null", "--write-out", "%{http_code} %{size_download};"]
+                        ++ more
+                        ++ [url, "--output", "/dev/null", url]
+                    )
+                told `shouldBe` "200 300000;200 300000;"
 
   it "wants a certificate for the other options" $ \_ -> do
     outcome <- runMillrace [] ["pong", "--redirect-to-https", "80"]

@@ -2,7 +2,7 @@
 
 -- | The types that can be passed to and returned from C functions.
 module Millrace.Foreign.Internal.CType
-  ( Kind (..),
+  ( CKind (..),
     kindCode,
     Passable (..),
   )
@@ -18,7 +18,7 @@ import Foreign.Storable (Storable (sizeOf))
 import System.Posix.Types
 
 -- | The constructors must have the order of @mrf_kind@ in @cbits\/kind.h@.
-data Kind
+data CKind
   = KindVoid
   | KindFloat
   | KindDouble
@@ -34,15 +34,15 @@ data Kind
   deriving (Enum)
 
 -- | The number of the kind in @kind.h@.
-kindCode :: Kind -> CInt
+kindCode :: CKind -> CInt
 kindCode = fromIntegral . fromEnum
 
 -- | Types that fit a register: numbers, pointers, and @()@ for a function without result. For your newtype of one of
 -- them: @deriving newtype (Storable, Passable)@.
 class Storable a => Passable a where
   -- | Does not evaluate its argument.
-  kindOf :: a -> Kind
-  default kindOf :: Bits a => a -> Kind
+  kindOf :: a -> CKind
+  default kindOf :: Bits a => a -> CKind
   kindOf unused = case (isSigned unused, sizeOf unused) of
     (True, 1) -> KindInt8
     (True, 2) -> KindInt16

@@ -33,7 +33,7 @@ import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import Foreign.StablePtr (castStablePtrToPtr, deRefStablePtr, newStablePtr)
 import Millrace.Deadline (Deadline, deadlineAfter, deadlineNanoseconds, noDeadline)
 import Millrace.Foreign.Internal.Bindings
-import Millrace.Foreign.Internal.CType (Kind, kindCode)
+import Millrace.Foreign.Internal.CType (CKind, kindCode)
 import Millrace.Foreign.Internal.Callback (runFrame)
 import Millrace.Foreign.Internal.Waking (ensureWaker)
 import Millrace.Manager (backendName, chosenBackend)
@@ -59,7 +59,7 @@ defaultCall = CallOptions {callDeadline = noDeadline, callInterruption = eINTR, 
 
 -- | An argument: its kind, and an action that writes it to memory. Evaluating an 'Argument' evaluates the argument
 -- itself.
-data Argument = Argument !Kind (Ptr () -> IO ())
+data Argument = Argument !CKind (Ptr () -> IO ())
 
 -- ----------------------------------------------------------------------------------------------------- carriers --- --
 
@@ -111,7 +111,7 @@ failure attempted result = errnoToIOError attempted (Errno (negate result)) Noth
 
 -- | Runs a C function on a fiber, and waits until it has returned. Then throws the exception that arrived meanwhile, if
 -- any. errno is that of the function: nothing between the end of the call and the caller's @getErrno@ changes it.
-perform :: CallOptions -> FunPtr f -> [Argument] -> Kind -> (Ptr () -> IO r) -> IO r
+perform :: CallOptions -> FunPtr f -> [Argument] -> CKind -> (Ptr () -> IO r) -> IO r
 perform options function arguments resultKind readResult =
   evaluated
     >> mask

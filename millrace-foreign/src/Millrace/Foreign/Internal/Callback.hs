@@ -15,7 +15,7 @@ import Foreign.Ptr (FunPtr, Ptr, castPtr, nullFunPtr, nullPtr)
 import Foreign.StablePtr (StablePtr, deRefStablePtr, freeStablePtr, newStablePtr)
 import Foreign.Storable (Storable (peekByteOff, sizeOf))
 import Millrace.Foreign.Internal.Bindings
-import Millrace.Foreign.Internal.CType (Kind, kindCode)
+import Millrace.Foreign.Internal.CType (CKind, kindCode)
 
 -- | A function that gets the addresses of the arguments and of the result.
 type Handler = Ptr (Ptr ()) -> Ptr () -> IO ()
@@ -27,7 +27,7 @@ data Callback f = Callback (Ptr CallbackRecord) (StablePtr Handler) (FunPtr f)
 callbackPointer :: Callback f -> FunPtr f
 callbackPointer (Callback _ _ pointer) = pointer
 
-createCallback :: [Kind] -> Kind -> Handler -> IO (Callback f)
+createCallback :: [CKind] -> CKind -> Handler -> IO (Callback f)
 createCallback argumentKinds resultKind handler = do
   record <- c_callback_create (fromIntegral (length argumentKinds)) (kindCode resultKind)
   when (record == nullPtr) $ throwIO (userError "Millrace.Foreign: no memory for a callback")

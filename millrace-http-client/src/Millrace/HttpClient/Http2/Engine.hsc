@@ -34,8 +34,8 @@ module Millrace.HttpClient.Http2.Engine
     writeStream,
     awaitOutput,
     finishStream,
-    Outcome (..),
-    Reading (..),
+    WriteOutcome (..),
+    ReceiveResult (..),
     takeHead,
     readStream,
     readTrailers,
@@ -61,7 +61,7 @@ import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (FunPtr, Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
 import qualified Millrace.Http.Multiplexed.Engine as Shared
-import Millrace.Http.Multiplexed.Rows (Event (..), Outcome (..), withRowsOf)
+import Millrace.Http.Multiplexed.Rows (Event (..), WriteOutcome (..), withRowsOf)
 import qualified Millrace.Http.Multiplexed.Rows as Rows
 
 -- | The protocol of one connection.
@@ -272,16 +272,16 @@ resetStreamWith :: Stream -> Word32 -> IO ()
 resetStreamWith stream code = on stream (\pointer -> Shared.resetStreamWith pointer (fromIntegral code))
 
 -- | Adds at most 1 MiB to the body. 'Full': call 'awaitOutput' before the next piece.
-writeStream :: Stream -> ByteString -> IO Outcome
+writeStream :: Stream -> ByteString -> IO WriteOutcome
 writeStream stream bytes = on stream $ \pointer ->
   Unsafe.unsafeUseAsCStringLen bytes (\(start, count) -> Shared.writeStream pointer (castPtr start) count)
 
 -- | 'Full' while more than this many bytes of the body are unsent. The engine will give a notice.
-awaitOutput :: Stream -> Int -> IO Outcome
+awaitOutput :: Stream -> Int -> IO WriteOutcome
 awaitOutput stream most = on stream (`Shared.awaitOutput` most)
 
 -- | Ends the request, with these trailers.
-finishStream :: Stream -> [(ByteString, ByteString)] -> IO Outcome
+finishStream :: Stream -> [(ByteString, ByteString)] -> IO WriteOutcome
 finishStream stream trailers = on stream $ \pointer ->
   withRowsOf 0 [(CI.mk name, value) | (name, value) <- trailers] (\_ rows -> Shared.finishStream pointer rows)
 
@@ -289,7 +289,7 @@ finishStream stream trailers = on stream $ \pointer ->
 -- Responses
 
 -- | The result of an attempt to receive.
-data Reading a
+data ReceiveResult a
   = Ready a
   | -- | Nothing yet. The engine will give a notice.
     MustWait
@@ -303,7 +303,7 @@ foreign import ccall unsafe "http2_client_copy_head"
     Ptr Shared.Stream -> Ptr Word8 -> Ptr Word32 -> Ptr Word32 -> IO CInt
 
 -- | The next head: its status, its fields, and what follows.
-takeHead :: Stream -> IO (Reading (Int, [(ByteString, ByteString)], Part))
+takeHead :: Stream -> IO (ReceiveResult (Int, [(ByteString, ByteString)], Part))
 takeHead stream = on stream $ \pointer -> do
   size <- c_awaitHead pointer
   if size < 0
@@ -336,7 +336,7 @@ fieldsOf rows count = Unsafe.unsafeUseAsCString rows $ \start -> do
   ((name, Unsafe.unsafeTake valueLength behind) :) <$> fieldsOf (Unsafe.unsafeDrop valueLength behind) (count - 1)
 
 -- | At most this many bytes of the response's body; empty at the end.
-readStream :: Stream -> Int -> IO (Reading ByteString)
+readStream :: Stream -> Int -> IO (ReceiveResult ByteString)
 readStream stream most = on stream $ \pointer -> do
   unread <- Shared.streamUnread pointer
   -- Bytes may arrive meanwhile. Then this reads as many of them as fit.

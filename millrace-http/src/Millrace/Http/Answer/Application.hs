@@ -66,7 +66,7 @@ import Network.Wai.Internal (Response (..), ResponseReceived (..))
 
 -- | The means to serve a request: the server, the exchange, and the record for the observers if there are any. Serves
 -- many requests if the exchange does.
-data Service = Service !ServerContext !Exchange !(Maybe Record)
+data Service = Service !ServerContext !Exchange !(Maybe AnswerRecord)
 
 -- | A service of this server on an exchange.
 newService :: ServerContext -> Exchange -> Service
@@ -116,7 +116,7 @@ answerRefused (Service server exchange _) (Refusal reason method asked) = case s
         defaultRequest {requestMethod = method}
         (usualAnswer server (toException reason))
 
--- | Serves one request on an exchange, in this thread, as a server of its own.
+-- | Serves one request on an exchange, in this thread, with a new server context.
 serveExchange :: Settings -> Application -> Exchange -> Request -> IO ()
 serveExchange settings application exchange request = asServer settings $ \server ->
   answerByApplication
@@ -124,7 +124,7 @@ serveExchange settings application exchange request = asServer settings $ \serve
     application
     request {vault = contextVault (Context exchange (serverFiles server))}
 
--- | Refuses a request of this method on an exchange, in this thread, as a server of its own.
+-- | Refuses a request of this method on an exchange, in this thread, with a new server context.
 refuseExchange :: Settings -> Exchange -> Method -> InvalidRequest -> IO ()
 refuseExchange settings exchange method reason = asServer settings $ \server ->
   answerRefused (newService server exchange) (Refusal reason method (return (Nothing, B.empty)))
@@ -186,7 +186,7 @@ compose (Service server exchange record) request answerer response =
     possible (ResponseRaw _ other) | isNothing (takingOver exchange) = other
     possible given = given
 
-give :: Exchange -> Maybe Record -> Answerer -> Plan -> IO ()
+give :: Exchange -> Maybe AnswerRecord -> Answerer -> Plan -> IO ()
 give exchange record answerer plan = case record of
   Nothing -> answer exchange answerer plan
   Just present -> recordPlan present exchange plan >>= answer exchange answerer
@@ -253,7 +253,7 @@ keepsFraming failure = case fromException failure of
 data Subject = Subject !(Maybe Request) !(Maybe InvalidRequest) !ByteString
 
 -- For the observers: the answer, and whether it was cut off.
-data Record = Record !(IORef Given) !(IORef Ending)
+data AnswerRecord = AnswerRecord !(IORef Given) !(IORef Ending)
 
 data Given
   = NotGiven
@@ -264,21 +264,21 @@ data Ending = Whole | Cut
   deriving (Eq)
 
 -- Returns the plan to follow instead.
-recordPlan :: Record -> Exchange -> Plan -> IO Plan
-recordPlan (Record given _) exchange plan = case plan of
+recordPlan :: AnswerRecord -> Exchange -> Plan -> IO Plan
+recordPlan (AnswerRecord given _) exchange plan = case plan of
   Plan status _ _ -> plan <$ (writeIORef given $! Planned status)
   TakeOver body -> do
     taken <- newTakenOver (fromMaybe switchingProtocols101 (takingOver exchange))
     writeIORef given (Taken taken)
     return (TakeOver (watched taken body))
 
-recordCut :: Record -> IO ()
-recordCut (Record _ ending) = writeIORef ending Cut
+recordCut :: AnswerRecord -> IO ()
+recordCut (AnswerRecord _ ending) = writeIORef ending Cut
 
 -- Runs an action that answers, and tells the observers about the answer, however the action ends.
-observed :: ServerContext -> Exchange -> [Answer -> IO ()] -> Subject -> (Record -> IO ()) -> IO ()
+observed :: ServerContext -> Exchange -> [Answer -> IO ()] -> Subject -> (AnswerRecord -> IO ()) -> IO ()
 observed server exchange observers (Subject request refusal line) answering = do
-  record <- Record <$> newIORef NotGiven <*> newIORef Whole
+  record <- AnswerRecord <$> newIORef NotGiven <*> newIORef Whole
   start <- monotonicNanoseconds
   answering record `onException` (recordCut record >> tell record start)
   -- An observer may block. The client does not wait for it.
@@ -286,8 +286,8 @@ observed server exchange observers (Subject request refusal line) answering = do
   tell record start
   settle exchange
   where
-    tell (Record place ending) start = do
-      given <- readIORef place
+    tell (AnswerRecord givenRef ending) start = do
+      given <- readIORef givenRef
       case given of
         NotGiven -> return ()
         Planned status -> bodyBytes exchange >>= tellOf ending start status
@@ -312,8 +312,8 @@ newtype Progress = Progress (IORef Reached)
 -- | The state of the answer.
 data Reached
   = Unanswered
-  | -- | In the thread that the application was called in. Or the answer has failed there, and the application has caught the
-    -- exception.
+  | -- | In the thread that the application was called in. Or the answer has failed there, and the application has
+    -- caught the exception.
     Answering
   | -- | In another thread.
     AnsweringElsewhere !Detached

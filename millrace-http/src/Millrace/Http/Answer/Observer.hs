@@ -1,5 +1,5 @@
 -- |
--- What observers learn about an answer. Must not know: protocols.
+-- The reports that observers get about an answer. Must not know: protocols.
 module Millrace.Http.Answer.Observer (Answer (..)) where
 
 import Data.ByteString (ByteString)

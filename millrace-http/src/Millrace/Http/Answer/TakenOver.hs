@@ -1,5 +1,6 @@
 -- |
--- What an application has sent on a connection that it has taken over: for the observers. Must not know: connections.
+-- A record of what an application has sent on a connection that it has taken over, for the observers. Must not know:
+-- connections.
 module Millrace.Http.Answer.TakenOver (TakenOver, newTakenOver, watched, sentOn, readStatusLine, rawHeadMax) where
 
 import Control.Monad (guard)
@@ -23,7 +24,7 @@ data Sent
 newTakenOver :: Status -> IO TakenOver
 newTakenOver switching = TakenOver switching <$> newIORef (InHead B.empty)
 
--- | The same protocol of the application's, with a note of what it sends.
+-- | The application's protocol, which also records what it sends.
 watched :: TakenOver -> RawBody -> RawBody
 watched (TakenOver switching sent) body receive send = body receive $ \bytes -> do
   send bytes

@@ -10,7 +10,7 @@
 module Millrace.Http.Exchange.Memory
   ( -- * Making one
     Client (..),
-    Reading (..),
+    ClientReading (..),
     goodClientAt,
     MemoryExchange,
     newMemoryExchange,
@@ -46,7 +46,7 @@ import Network.HTTP.Types (ResponseHeaders, Status, switchingProtocols101)
 -- | The client of an exchange.
 data Client = Client
   { clientAddress :: !SockAddr,
-    clientReading :: !Reading,
+    clientReading :: !ClientReading,
     -- | What the client sends after a response that takes the exchange over.
     clientInput :: !ByteString,
     -- | Can a response take the exchange over?
@@ -54,7 +54,7 @@ data Client = Client
   }
 
 -- | How much of a body the client reads.
-data Reading
+data ClientReading
   = ReadsAll
   | -- | It is gone after this many bytes.
     LeavesAfter !Int

@@ -138,7 +138,7 @@ countReceived connection count = do
   writeRequest connection bodyReceived received
   return received
 
--- Some of these bytes. What is more than a buffer holds is received into a string of its own, so that it is not copied.
+-- Some of these bytes. More than a buffer holds is received into a separate string, so that it is not copied.
 takePiece :: Connection -> Int -> IO ByteString
 takePiece connection left = do
   held <- inputCount connection

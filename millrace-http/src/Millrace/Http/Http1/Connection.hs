@@ -237,7 +237,7 @@ flushEarly connection = do
   writeBuffers connection flushedBytes stop
   (if stop > start then sendBytes else sendUnnoted NothingFollows) connection buffer stop
 
--- | The same when the connection is over: does not wait for the client.
+-- | Ends the early flush when the connection is over. Does not wait for the client.
 retireEarlyFlush :: Connection -> IO ()
 retireEarlyFlush connection =
   uninterruptibleMask_ $ retire connection (connectionSender connection) (abort (connectionTransport connection))
@@ -366,7 +366,7 @@ startWork connection (Received input count) = do
   layOut connection (borrowedBytes input) count
   return Arrived
 
--- | The same as 'flushOutput', 'endWork' and 'beginWork', with one wake-up for all three if the transport takes the
+-- | Does what 'flushOutput', 'endWork' and 'beginWork' do, with one wake-up for all three if the transport takes the
 -- output at once.
 startNextRequest :: Connection -> IO Arrival
 startNextRequest connection = do
@@ -435,13 +435,13 @@ endWork connection = mask_ $ do
     writeField (connectionState connection) arenaAddress nullPtr
     giveBack (borrowedAt own)
 
--- The input is a borrowed buffer, or memory of its own if it has outgrown that.
+-- The input is a borrowed buffer, or allocated memory if it has outgrown that.
 releaseInput :: Connection -> IO ()
 releaseInput connection = do
   borrowed <- readField (connectionState connection) borrowedInput
   if borrowed /= nullPtr then giveBack (borrowedAt borrowed) else readBuffers connection inputBase >>= free
 
--- The output is a part of the arena, or memory of its own if it has outgrown that.
+-- The output is a part of the arena, or allocated memory if it has outgrown that.
 freeOutput :: Connection -> IO ()
 freeOutput connection = do
   output <- readBuffers connection outputBase
@@ -550,16 +550,16 @@ flushOutput :: Connection -> IO ()
 flushOutput = flushBy sendBytes
 {-# INLINE flushOutput #-}
 
--- | The same, when nothing is sent after that.
+-- | Sends the output, when nothing is sent after it.
 flushLast :: Connection -> IO ()
 flushLast = flushBy (sendBy EndFollows)
 {-# NOINLINE flushLast #-}
 
--- | The same if more is sent right afterwards: the two can go into one packet.
+-- | Sends the output, when more is sent right afterwards: the two can go into one packet.
 flushAhead :: Connection -> IO ()
 flushAhead = flushBy (sendBy MoreFollows)
 
--- | The same if the output contains only responses before the current one, of which this sends nothing.
+-- | Sends the output, when it contains only responses before the current one.
 flushEarlier :: Connection -> IO ()
 flushEarlier = flushBy (sendUnnoted NothingFollows)
 
@@ -616,8 +616,8 @@ sendString :: Connection -> ByteString -> IO ()
 sendString connection bytes =
   BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendUnnoted NothingFollows connection (castPtr at) count
 
--- | The same without the arena, for an application that has taken over the connection. Its threads may continue after
--- the connection is over, and then get the transport's error.
+-- | Sends bytes without the arena, for an application that has taken over the connection. Its threads may continue
+-- after the connection is over, and then get the transport's error.
 sendDetached :: Connection -> ByteString -> IO ()
 sendDetached connection bytes =
   BU.unsafeUseAsCStringLen
@@ -686,7 +686,7 @@ totalDeadline :: Connection -> IO Deadline
 totalDeadline connection = readRequest connection totalDeadlineAt
 {-# INLINE totalDeadline #-}
 
--- | The deadline of an operation that starts now and may take so many microseconds (0: no limit). It is never later
+-- | The deadline of an operation that starts now and may take this many microseconds (0: no limit). It is never later
 -- than the request's own deadline.
 phaseDeadline :: Connection -> Int -> IO Deadline
 phaseDeadline connection micros = do

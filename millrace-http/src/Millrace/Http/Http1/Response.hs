@@ -2,7 +2,7 @@
 -- Sends a planned response over HTTP\/1: composes head and body in the connection's output. Must not know: requests,
 -- listeners.
 --
--- A body that fits is written behind the head, at a distance that leaves room for the framing, which is written last
+-- A body that fits is written behind the head, at a distance that leaves space for the framing, which is written last
 -- because only then is the length known; the body is then moved up to it. Nothing is sent here unless the output is
 -- full: the session sends when no further request waits.
 module Millrace.Http.Http1.Response (composeAnswer, restartResponse) where

@@ -144,8 +144,10 @@ instance Unboxed Stage where
 
 -- | The words of "Millrace.Http.Threads.OnYield" and "Millrace.Http.Expectation".
 earlyFlushWord, expectationWord :: ConnectionState -> AtomicWord
-earlyFlushWord (ConnectionState words') = AtomicWord words' (#{offset http_connection_state, early_flush} `quot` wordSize)
-expectationWord (ConnectionState words') = AtomicWord words' (#{offset http_connection_state, expectation} `quot` wordSize)
+earlyFlushWord (ConnectionState words') =
+  AtomicWord words' (#{offset http_connection_state, early_flush} `quot` wordSize)
+expectationWord (ConnectionState words') =
+  AtomicWord words' (#{offset http_connection_state, expectation} `quot` wordSize)
 {-# INLINE earlyFlushWord #-}
 {-# INLINE expectationWord #-}
 
@@ -262,7 +264,7 @@ streamFraming = Field #{offset http_request_state, framing}
 chunkStart :: Field RequestState (Maybe Int)
 chunkStart = Field #{offset http_request_state, chunk_start}
 
--- | Where in the output the head has room for @Connection: close@, until it is decided whether that is needed.
+-- | Where in the output the head has space for @Connection: close@, until it is decided whether that is needed.
 closeOption :: Field RequestState (Maybe Int)
 closeOption = Field #{offset http_request_state, close_option}
 

@@ -81,7 +81,7 @@ streamBytes connection bytes = do
       setOutputEnd connection (end + B.length bytes)
     else sendLarge connection bytes
 
--- Sends large pieces without copying, as a chunk of their own, together with the output. The client may leave in the
+-- Sends large pieces without copying, as a separate chunk, together with the output. The client may leave in the
 -- middle.
 sendLarge :: Connection -> ByteString -> IO ()
 sendLarge connection bytes = do
@@ -113,7 +113,7 @@ reserve connection count = do
 isChunked :: Connection -> IO Bool
 isChunked connection = (== Chunked) <$> readRequest connection streamFraming
 
--- Makes room if hardly any is left, and reserves the size line of a chunk.
+-- Makes space if hardly any is left, and reserves the size line of a chunk.
 openChunk :: Connection -> IO ()
 openChunk connection = do
   start <- readRequest connection chunkStart

@@ -71,7 +71,7 @@ slowBatchesLeft :: Field SessionState Int
 slowBatchesLeft = named SlowBatchesLeft
 
 -- The stage of the end, and the time in nanoseconds when it was entered.
-stage :: Field SessionState Stage
+stage :: Field SessionState ShutdownStage
 stage = named StageNow
 
 stageSince :: Field SessionState Int
@@ -120,16 +120,16 @@ set session = writeField (sessionState session)
 {-# INLINE set #-}
 
 -- The stages of a connection's end.
-data Stage = Open | Noticed | Last
+data ShutdownStage = Open | Noticed | Last
   deriving (Eq, Enum)
 
-instance Unboxed Stage where
+instance Unboxed ShutdownStage where
   toWord = fromEnum
   {-# INLINE toWord #-}
   fromWord = toEnum
   {-# INLINE fromWord #-}
 
-enter :: Session -> Stage -> IO ()
+enter :: Session -> ShutdownStage -> IO ()
 enter session next = do
   now <- monotonicNanoseconds
   set session stage next

@@ -119,7 +119,7 @@ liftLimits state = writeField state reading WithoutTimeLimits
 endBody :: BodyReader -> IO ()
 endBody body@(BodyReader stream _ _) = writeField (stateOf stream) reading Over >> abandonBody body
 
--- | The same when an exception ends the request. A thread that waits for more gets 'ConnectionClosedByPeer'.
+-- | Ends the body when an exception ends the request. A thread that waits for more gets 'ConnectionClosedByPeer'.
 abandonBody :: BodyReader -> IO ()
 abandonBody (BodyReader stream _ variable) = uninterruptibleMask_ $ do
   Engine.endReading (streamEngine stream)

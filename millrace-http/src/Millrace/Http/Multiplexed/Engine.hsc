@@ -244,9 +244,11 @@ foreign import ccall unsafe "http_stream_trailers"
 readTrailers :: Ptr Stream -> IO [(ByteString, ByteString)]
 readTrailers stream = do
   size <- fromIntegral <$> c_trailers stream nullPtr 0
-  if size == 0 then return [] else allocaBytes size $ \memory -> c_trailers stream memory (fromIntegral size) >> readRows memory size
+  if size == 0
+    then return []
+    else allocaBytes size $ \memory -> c_trailers stream memory (fromIntegral size) >> readRows memory size
 
-outcomeOf :: CInt -> Outcome
+outcomeOf :: CInt -> WriteOutcome
 outcomeOf number
   | number == #{const HTTP_OK} = Done
   | number == #{const HTTP_WAIT} = Full
@@ -258,7 +260,7 @@ foreign import ccall unsafe "http_stream_answer"
 
 -- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body or the whole.
 -- Also returns the length that the fields give. Does nothing if the whole body has another length.
-answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (Outcome, Maybe Int)
+answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (WriteOutcome, Maybe Int)
 answerStream stream status rows@(Rows fields) size (FirstBytes body count extent) = do
   result <- c_answer stream (fromIntegral status) fields (announcedLength size) body (fromIntegral count) (if extent == Whole then 1 else 0) given
   declared <- if result == #{const HTTP_OK} then peek given else return (-1)
@@ -277,14 +279,14 @@ foreign import ccall unsafe "http_stream_write"
   c_write :: Ptr Stream -> Ptr Word8 -> CSize -> IO CInt
 
 -- | Adds to the body.
-writeStream :: Ptr Stream -> Ptr Word8 -> Int -> IO Outcome
+writeStream :: Ptr Stream -> Ptr Word8 -> Int -> IO WriteOutcome
 writeStream stream bytes count = outcomeOf <$> c_write stream bytes (fromIntegral count)
 
 foreign import ccall unsafe "http_stream_await_output"
   c_awaitOutput :: Ptr Stream -> Word32 -> IO CInt
 
 -- | 'Full' while more than this many bytes of the body wait to be sent. The engine will give a notice.
-awaitOutput :: Ptr Stream -> Int -> IO Outcome
+awaitOutput :: Ptr Stream -> Int -> IO WriteOutcome
 awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
 
 foreign import ccall unsafe "http_stream_await_window"
@@ -298,7 +300,7 @@ foreign import ccall unsafe "http_stream_write_piece"
   c_writePiece :: Ptr Stream -> Ptr Piece -> CSize -> IO CInt
 
 -- | Adds the first bytes of a piece to the body, without copying them, and takes the piece.
-writePiece :: Ptr Stream -> Ptr Piece -> Int -> IO Outcome
+writePiece :: Ptr Stream -> Ptr Piece -> Int -> IO WriteOutcome
 writePiece stream piece count = outcomeOf <$> c_writePiece stream piece (fromIntegral count)
 
 -- | The number of waiting bytes with which a writer may continue.
@@ -309,12 +311,12 @@ foreign import ccall unsafe "http_stream_finish"
   c_finish :: Ptr Stream -> Ptr Word8 -> IO CInt
 
 -- | Ends the body, with these trailers.
-finishStream :: Ptr Stream -> Rows -> IO Outcome
+finishStream :: Ptr Stream -> Rows -> IO WriteOutcome
 finishStream stream (Rows trailers) = outcomeOf <$> c_finish stream trailers
 
 foreign import ccall unsafe "http_stream_inform"
   c_inform :: Ptr Stream -> CInt -> Ptr Word8 -> IO CInt
 
 -- | An interim response.
-informStream :: Ptr Stream -> Int -> Rows -> IO Outcome
+informStream :: Ptr Stream -> Int -> Rows -> IO WriteOutcome
 informStream stream status (Rows fields) = outcomeOf <$> c_inform stream (fromIntegral status) fields

@@ -127,7 +127,7 @@ awaitEnd (Request stream _) =
 ------------------------------------------------------------------------------------------------------------------------
 -- Serving requests
 
--- | How a protocol's requests are served.
+-- | The way in which a protocol's requests are served.
 data Serving = Serving
   { servingVersion :: !HttpVersion,
     servingSecurity :: !Security,
@@ -193,8 +193,8 @@ serve serving stream flags body = do
     refuse service request reason = do
       reportTo server Nothing (toException reason)
       answerRefused service (Refusal reason (Wai.requestMethod request) (return (Just request, B.empty))) `catch` failed
-    -- The server's own answer has failed. The reason for that answer is reported already. If the client has gone, that
-    -- is why.
+    -- The server's own answer has failed. The reason for that answer is reported already, unless
+    -- it is that the client has gone.
     failed failure
       | isAsynchronous failure = throwIO failure
       | otherwise = do

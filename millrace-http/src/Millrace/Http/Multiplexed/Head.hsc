@@ -47,7 +47,8 @@ headMethodSlice, headPathSlice, headQuerySlice, headProtocolSlice :: Ptr Head ->
 headMethodSlice at = sliceOf (#{peek http_request_head, method_offset} at) (#{peek http_request_head, method_length} at)
 headPathSlice at = sliceOf (#{peek http_request_head, path_offset} at) (#{peek http_request_head, path_length} at)
 headQuerySlice at = sliceOf (#{peek http_request_head, query_offset} at) (#{peek http_request_head, query_length} at)
-headProtocolSlice at = sliceOf (#{peek http_request_head, protocol_offset} at) (#{peek http_request_head, protocol_length} at)
+headProtocolSlice at =
+  sliceOf (#{peek http_request_head, protocol_offset} at) (#{peek http_request_head, protocol_length} at)
 
 sliceOf :: IO Word32 -> IO Word32 -> IO (Int, Int)
 sliceOf offset size = (\at count -> (fromIntegral at, fromIntegral count)) <$> offset <*> size

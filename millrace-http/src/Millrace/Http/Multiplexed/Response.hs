@@ -33,8 +33,8 @@ import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
 import Millrace.Http.Multiplexed.Body (BodyReader, liftLimits, readBody)
 import qualified Millrace.Http.Multiplexed.Engine as Engine
-import Millrace.Http.Multiplexed.Rows (Outcome (BadFields, Full, Gone))
-import Millrace.Http.Multiplexed.Rows hiding (Outcome (..))
+import Millrace.Http.Multiplexed.Rows (WriteOutcome (BadFields, Full, Gone))
+import Millrace.Http.Multiplexed.Rows hiding (WriteOutcome (..))
 import qualified Millrace.Http.Multiplexed.Rows as Engine
 import Millrace.Http.Multiplexed.Stream
 import Millrace.Http.Multiplexed.TakeOver
@@ -178,72 +178,73 @@ checkRoom stream count = do
 -- Writing
 
 -- Runs a builder in a borrowed buffer, or in more memory if the builder asks for that. Before each piece but the first
--- it waits for room, and once more at the end: the write is whole then, also if an exception interrupts that wait.
+-- it waits for space, and once more at the end: the write is whole then, also if an exception interrupts that wait.
 writeAll :: Stream -> BufferWriter -> IO ()
-writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize HasRoom writer
+writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize AcceptsMore writer
   where
-    go at size room current = do
+    go at size capacity current = do
       (count, next) <- current at size
-      room' <- putPieces stream room at count
+      capacity' <- putPieces stream capacity at count
       case next of
-        Done -> endWrite stream room'
+        Done -> endWrite stream capacity'
         Chunk bytes rest -> do
-          room'' <- putBytes stream room' bytes
-          go at size room'' rest
+          capacity'' <- putBytes stream capacity' bytes
+          go at size capacity'' rest
         More wanted rest
-          | wanted <= size -> go at size room' rest
+          | wanted <= size -> go at size capacity' rest
           | wanted > wantedMax -> throwIO (userError ("A builder asks for " ++ show wanted ++ " bytes at once"))
           | otherwise -> do
             memory <- mallocPlainForeignPtrBytes wanted
-            go (unsafeForeignPtrToPtr memory) wanted room' rest
+            go (unsafeForeignPtrToPtr memory) wanted capacity' rest
             touchForeignPtr memory
     wantedMax = settingsMaxBuilderResponseBufferSize (serverSettings (serverOf stream))
 
 writeBytes :: Stream -> ByteString -> IO ()
-writeBytes stream bytes = putBytes stream HasRoom bytes >>= endWrite stream
+writeBytes stream bytes = putBytes stream AcceptsMore bytes >>= endWrite stream
 
 -- | Whether the engine takes more at once, or the writer has to wait before.
-data Room = HasRoom | IsFull
+data EngineCapacity = AcceptsMore | IsFull
 
-putBytes :: Stream -> Room -> ByteString -> IO Room
-putBytes stream room bytes = BU.unsafeUseAsCStringLen bytes (\(at, size) -> putPieces stream room (castPtr at) size)
+putBytes :: Stream -> EngineCapacity -> ByteString -> IO EngineCapacity
+putBytes stream capacity bytes =
+  BU.unsafeUseAsCStringLen bytes (\(at, size) -> putPieces stream capacity (castPtr at) size)
 
-putPieces :: Stream -> Room -> Ptr Word8 -> Int -> IO Room
-putPieces _ room _ 0 = return room
-putPieces stream room at left = do
+putPieces :: Stream -> EngineCapacity -> Ptr Word8 -> Int -> IO EngineCapacity
+putPieces _ capacity _ 0 = return capacity
+putPieces stream capacity at left = do
   let count = min pieceMax left
-  room' <- put stream room at count
-  putPieces stream room' (at `plusPtr` count) (left - count)
+  capacity' <- put stream capacity at count
+  putPieces stream capacity' (at `plusPtr` count) (left - count)
 
 -- Limits the duration of a call that copies, and how far a body may go beyond its limits at once.
 pieceMax :: Int
 pieceMax = 16384
 
 -- Passes bytes to the engine, as part of a write.
-put :: Stream -> Room -> Ptr Word8 -> Int -> IO Room
-put stream room at count = do
-  awaitRoom stream room
+put :: Stream -> EngineCapacity -> Ptr Word8 -> Int -> IO EngineCapacity
+put stream capacity at count = do
+  awaitCapacity stream capacity
   writeField (stateOf stream) writeIsPartial True
   countBytes stream count
   tellMaker stream (B.packCStringLen (castPtr at, count))
-  Engine.writeStream (streamEngine stream) at count >>= roomAfter stream
+  Engine.writeStream (streamEngine stream) at count >>= capacityAfter stream
 
 -- All bytes of a write were passed on.
-endWrite :: Stream -> Room -> IO ()
-endWrite stream room = do
+endWrite :: Stream -> EngineCapacity -> IO ()
+endWrite stream capacity = do
   writeField (stateOf stream) writeIsPartial False
-  awaitRoom stream room
+  awaitCapacity stream capacity
 
-roomAfter :: Stream -> Outcome -> IO Room
-roomAfter stream outcome = case outcome of
-  Engine.Done -> return HasRoom
+capacityAfter :: Stream -> WriteOutcome -> IO EngineCapacity
+capacityAfter stream outcome = case outcome of
+  Engine.Done -> return AcceptsMore
   Full -> return IsFull
   _ -> throwLost stream eCONNRESET
 
 -- Parks if too many bytes wait to be sent.
-awaitRoom :: Stream -> Room -> IO ()
-awaitRoom _ HasRoom = return ()
-awaitRoom stream IsFull = awaitOutputBelow stream Engine.outputLow
+awaitCapacity :: Stream -> EngineCapacity -> IO ()
+awaitCapacity _ AcceptsMore = return ()
+awaitCapacity stream IsFull = awaitOutputBelow stream Engine.outputLow
 
 -- The maker of trailers gets the body's bytes.
 tellMaker :: Stream -> IO ByteString -> IO ()
@@ -413,7 +414,7 @@ answerFile stream status fields slice
       finish stream
     count = sliceLength slice
     mustWait result = case result of
-      Bytes room -> fromIntegral room < count
+      Bytes window -> fromIntegral window < count
       _ -> True
     copyFile :: Int64 -> Int64 -> IO ()
     copyFile offset left = unless (left == 0) $ do
@@ -423,8 +424,8 @@ answerFile stream status fields slice
 -- Reads a piece of a file and passes it to the engine. Returns its size. Parks while too much waits there.
 writeFromFile :: Stream -> FileSlice -> Int64 -> Int -> IO Int
 writeFromFile stream slice offset most = do
-  room <- awaitWindow stream
-  let wanted = min most (max (fromIntegral tinyFile) room)
+  window <- awaitWindow stream
+  let wanted = min most (max (fromIntegral tinyFile) window)
   (size, outcome) <- mask $ \restore -> do
     piece <- newPiece wanted
     when (piece == nullPtr) (throwIO (userError "HTTP: no memory for a piece of a file"))
@@ -436,7 +437,7 @@ writeFromFile stream slice offset most = do
       countBytes stream size
       restore (tellMaker stream (B.packCStringLen (castPtr bytes, size)))
       (,) size <$> Engine.writePiece (streamEngine stream) piece size
-  size <$ (roomAfter stream outcome >>= awaitRoom stream)
+  size <$ (capacityAfter stream outcome >>= awaitCapacity stream)
 
 -- The largest file that is read at once.
 smallFile :: Int

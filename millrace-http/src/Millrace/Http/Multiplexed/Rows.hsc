@@ -1,5 +1,5 @@
 -- |
--- What is passed to the C code of HTTP\/2 and HTTP\/3 for an answer, and what it says about that. Must not know:
+-- The data that the C code of HTTP\/2 and HTTP\/3 gets for an answer, and its results. Must not know:
 -- connections.
 module Millrace.Http.Multiplexed.Rows
   ( -- * Fields
@@ -15,7 +15,7 @@ module Millrace.Http.Multiplexed.Rows
     givenLengthAt,
 
     -- * Results
-    Outcome (..),
+    WriteOutcome (..),
     ReadResult (..),
 
     -- * Events
@@ -47,8 +47,8 @@ import Foreign.Storable (peekByteOff, pokeByteOff)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Network.HTTP.Types (ResponseHeaders)
 
--- | Fields in memory, for C: a description, room for a result, and the rows. A row is the lengths of name and value, 32
--- bits each, and their bytes.
+-- | Fields in memory, for C: a description, space for a result, and the rows. A row is the lengths of name and value,
+-- 32 bits each, and their bytes.
 newtype Rows = Rows (Ptr Word8)
 
 -- How many bytes come before the rows.
@@ -69,12 +69,12 @@ putRows memory rows size count = do
   return (Rows memory)
 {-# INLINE putRows #-}
 
--- | Writes fields to memory for the C code. There is room for this many bytes besides.
+-- | Writes fields to memory for the C code. There is space for this many bytes besides.
 withRowsOf :: Int -> ResponseHeaders -> (Ptr Word8 -> Rows -> IO a) -> IO a
-withRowsOf room fields use = do
-  memory <- mallocPlainForeignPtrBytes (rowsHead + room + size)
+withRowsOf space fields use = do
+  memory <- mallocPlainForeignPtrBytes (rowsHead + space + size)
   let start = unsafeForeignPtrToPtr memory
-      first = start `plusPtr` (rowsHead + room)
+      first = start `plusPtr` (rowsHead + space)
   putAll first fields
   rows <- putRows start first size (length fields)
   result <- use (start `plusPtr` rowsHead) rows
@@ -117,7 +117,7 @@ data ContentLength
     LengthAsGiven
   | NoLength
 
--- | The same for C.
+-- | A content-length as C expects it.
 announcedLength :: ContentLength -> Int64
 announcedLength size = case size of
   Exactly known -> fromIntegral known
@@ -132,8 +132,8 @@ data FirstBytes = FirstBytes !(Ptr Word8) !Int !Extent
 data Extent = Whole | Beginning
   deriving (Eq)
 
--- | What came of a call.
-data Outcome
+-- | The result of a call.
+data WriteOutcome
   = Done
   | -- | The writer has to wait before it continues.
     Full
@@ -142,7 +142,7 @@ data Outcome
   | -- | An error number of "Millrace.Http.Http1.Wire" for response heads.
     BadFields !CInt
 
--- | What came of reading.
+-- | The result of reading.
 data ReadResult
   = -- | This many bytes; 0 at the end.
     Bytes !Int

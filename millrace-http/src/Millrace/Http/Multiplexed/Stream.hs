@@ -2,12 +2,11 @@
 {-# LANGUAGE RankNTypes #-}
 
 -- |
--- A request of a connection that carries many at a time: HTTP\/2 and HTTP\/3. All that reads and answers such a request
--- works on this
--- type. Must not know: connections, sockets.
+-- A request of a connection that carries many at a time: HTTP\/2 and HTTP\/3. All code that reads and answers such a
+-- request works on this type. Must not know: connections, sockets.
 --
--- What happens to a stream in memory is the same for both protocols ("Millrace.Http.Multiplexed.Engine"). What is not,
--- each protocol gives in a 'Protocol'.
+-- Both protocols handle a stream in memory in the same way ("Millrace.Http.Multiplexed.Engine"). Each protocol adds the
+-- functions that differ, as a 'Protocol'.
 module Millrace.Http.Multiplexed.Stream
   ( Stream,
     Protocol (..),
@@ -60,7 +59,7 @@ module Millrace.Http.Multiplexed.Stream
     sentBefore,
     writeIsPartial,
     expectationWord,
-    Reading (..),
+    ReadLimits (..),
 
     -- * The life of a request
     Life,
@@ -105,7 +104,7 @@ import Millrace.Http.Transport (Negotiated, SockAddr)
 import Millrace.Internal.AtomicWord (AtomicWord)
 import Network.HTTP.Types (RequestHeaders)
 
--- | What a protocol does for its streams, each of which has something of this type.
+-- | The functions of a protocol for its streams. Each stream has a value of this type.
 data Protocol own = Protocol
   { protocolServer :: own -> ServerContext,
     -- | The address of the client, and what was negotiated with it.
@@ -143,7 +142,7 @@ data Stream = forall own.
     threadOf :: !ThreadId,
     -- | What the handler has done so far.
     stateOf :: !StreamState,
-    -- | Whether the request is alive. What other threads do on the stream, they do meanwhile.
+    -- | Whether the request is alive. Other threads may use the stream only while it is.
     lifeOf :: !Life,
     -- | What the application has asked for with @setHTTP2Data@.
     dataOf :: !(IORef (Maybe HTTP2Data)),
@@ -166,7 +165,7 @@ newStream protocol own at = do
     server = protocolServer protocol own
     limits = serverLimits server
 
--- Something that the protocol does.
+-- A function of the protocol.
 byProtocol :: (forall own. Protocol own -> own -> a) -> Stream -> a
 byProtocol use Stream {streamProtocol = protocol, streamOwn = own} = use protocol own
 {-# INLINE byProtocol #-}
@@ -327,14 +326,14 @@ expectationWord :: StreamState -> AtomicWord
 expectationWord = atomicWord ExpectationWord
 
 -- | The rule for reading the request's body.
-reading :: Field StreamState Reading
+reading :: Field StreamState ReadLimits
 reading = named ReadingNow
 
 -- | The deadline of all waiting for the client.
 totalDeadline :: Field StreamState Deadline
 totalDeadline = named TotalDeadline
 
--- | For how many nanoseconds the response's writer has waited for the client since the last check of its rate, and the
+-- | The nanoseconds for which the response's writer has waited for the client since the last check of its rate, and the
 -- progress until then, in bytes.
 writerWaited, sentBefore :: Field StreamState Int
 writerWaited = named WriterWaited
@@ -344,15 +343,15 @@ sentBefore = named SentBefore
 writeIsPartial :: Field StreamState Bool
 writeIsPartial = named WriteIsPartial
 
--- | What holds for reading the request's body.
-data Reading
+-- | The time limits for reading the request's body.
+data ReadLimits
   = WithinTimeLimits
   | WithoutTimeLimits
   | -- | The request is over. Another thread of the application may still wait for more.
     Over
   deriving (Eq, Enum)
 
-instance Unboxed Reading where
+instance Unboxed ReadLimits where
   toWord = fromEnum
   {-# INLINE toWord #-}
   fromWord = toEnum
@@ -369,7 +368,7 @@ data LifeState
   | -- | The trailers of the request.
     Ended RequestHeaders
 
--- | A life that begins.
+-- | The life of a new request.
 newLife :: IO Life
 newLife = Life <$> newMVar Alive
 

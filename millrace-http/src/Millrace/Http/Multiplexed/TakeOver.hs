@@ -1,7 +1,6 @@
 -- |
 -- Applications that speak another protocol on a stream, such as WebSockets (RFC 8441, RFC 9220). They were written for
--- HTTP\/1:
--- they expect a request to upgrade, and write the head of an HTTP\/1 response. Must not know: connections.
+-- HTTP\/1: they expect a request to upgrade, and write the head of an HTTP\/1 response. Must not know: connections.
 module Millrace.Http.Multiplexed.TakeOver
   ( asUpgrade,
     extendedConnect,
@@ -48,7 +47,7 @@ extendedConnect request
   | otherwise = Nothing
 
 -- | For an extended CONNECT. An application that does not know the protocol answers as if it were a GET. Its success
--- would tell the client that there is a tunnel, so the client is told that there is none (RFC 8441, section 4).
+-- would tell the client that there is a tunnel, so the answer says that there is none (RFC 8441, section 4).
 withoutFalseTunnel :: Middleware
 withoutFalseTunnel application request respond = application request $ \response -> respond $ case response of
   ResponseRaw _ _ -> response

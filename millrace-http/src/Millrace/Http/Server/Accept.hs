@@ -66,7 +66,11 @@ runListeners settings listeners application = do
   let count = max capabilities (length listeners)
   registries <- replicateM count (newIORef IntMap.empty)
   eviction <- newEviction (findIdle registries) askToEnd
-  let room = Room ((,) <$> settingsMaximumConnections settings <*> fmap noteWaiting connections) share (noteWaiting descriptors)
+  let capacity =
+        ConnectionCapacity
+          ((,) <$> settingsMaximumConnections settings <*> fmap noteWaiting connections)
+          share
+          (noteWaiting descriptors)
   accepted <- newIORef 0
   accepting <- newTVarIO count
   broken <- newIORef Nothing
@@ -85,11 +89,11 @@ runListeners settings listeners application = do
               Acceptor
                 { acceptorServer = server,
                   acceptorSource = source,
-                  acceptorBatch = batchSize count (length listeners) (fst <$> roomConnections room),
+                  acceptorBatch = batchSize count (length listeners) (fst <$> capacityConnections capacity),
                   acceptorEviction = eviction,
                   acceptorRegistry = registry,
                   acceptorNumbers = nextNumber accepted,
-                  acceptorRoom = room,
+                  acceptorCapacity = capacity,
                   acceptorApplication = application
                 }
               `catch` noteBroken
@@ -109,9 +113,9 @@ nextNumber accepted = atomicModifyIORef' accepted (\number -> (number + 1, numbe
 forkOnMasked :: Int -> IO () -> IO ()
 forkOnMasked capability action = mask_ (void (forkOn capability action))
 
--- Announces the shutdown, and closes the listening sockets in threads of their own. Any thread may call this, and more
+-- Announces the shutdown, and closes the listening sockets in other threads. Any thread may call this, and more
 -- than once.
-beginDraining :: ServerContext -> [Source] -> IO ()
+beginDraining :: ServerContext -> [ConnectionSource] -> IO ()
 beginDraining server sources = do
   entered <- enterPhase server Draining
   when entered $ do
@@ -123,7 +127,7 @@ beginDraining server sources = do
 
 -- A source of connections, and the two ways to end it: 'retireSource' first accepts what is queued, 'endSource' closes
 -- at once.
-data Source = Source
+data ConnectionSource = ConnectionSource
   { nextConnection :: !(IO (Socket, SockAddr)),
     -- A connection that is already queued, if there is one.
     waitingConnection :: !(IO (Maybe (Socket, SockAddr))),
@@ -133,7 +137,7 @@ data Source = Source
 
 -- The 'setAccept' function of a user works on sockets of the network package, so it gets a duplicate of the listening
 -- socket.
-newSource :: Settings -> IO () -> Listener -> IO Source
+newSource :: Settings -> IO () -> Listener -> IO ConnectionSource
 newSource settings tellWaiting listener = case settingsAccept settings of
   Nothing ->
     return
@@ -151,7 +155,7 @@ newSource settings tellWaiting listener = case settingsAccept settings of
     return (sourceOf next (return Nothing) (closeTheirs theirs >> closeListener listener))
   where
     sourceOf next waiting end =
-      Source
+      ConnectionSource
         { nextConnection =
             next >>= welcomed,
           waitingConnection = waiting >>= mapM welcomed,
@@ -180,14 +184,14 @@ acceptTelling tellWaiting listener = go idleMicros
 -- The state of a thread that accepts connections.
 data Acceptor = Acceptor
   { acceptorServer :: !ServerContext,
-    acceptorSource :: !Source,
+    acceptorSource :: !ConnectionSource,
     -- The number of additional connections to accept at once, by the number of open connections.
     acceptorBatch :: !(Int -> Int),
     acceptorEviction :: !(Eviction Candidate),
     -- The open connections that this thread has accepted.
     acceptorRegistry :: !Registry,
     acceptorNumbers :: !(IO Int),
-    acceptorRoom :: !Room,
+    acceptorCapacity :: !ConnectionCapacity,
     acceptorApplication :: !Application
   }
 
@@ -216,31 +220,35 @@ acceptLoop acceptor = go
             threadDelay retryMicros
             go
     admitAll (firstSocket, firstPeer) = do
-      roomy <- awaitRoom server (acceptorEviction acceptor) (acceptorRoom acceptor) firstSocket
+      roomy <- awaitCapacity server (acceptorEviction acceptor) (acceptorCapacity acceptor) firstSocket
       let first = (roomy, firstPeer)
       most <- acceptorBatch acceptor <$> currentOpenConnections (serverState server)
       (others, beyond) <-
-        takeWaiting source (maybe (const (return False)) isBeyond (roomShare (acceptorRoom acceptor)) . fst) most
+        takeWaiting
+          source
+          (maybe (const (return False)) isBeyond (capacityShare (acceptorCapacity acceptor)) . fst)
+          most
       mapM admit (first : others) >>= sequence_
       mapM_ admitAll beyond
 -- GHC would repeat its code, and that of drain and reportLeft, for each way in which 'runListeners' may end.
 {-# NOINLINE acceptLoop #-}
 
 -- @batchSize threads listeners limit open@: the number of additional connections that an accepting thread takes at
--- once. It leaves the other threads their share of the room. Threads that accept from the same socket must also get
+-- once. It leaves the other threads their share of the capacity. Threads that accept from the same socket must also get
 -- about equally many connections.
 batchSize :: Int -> Int -> Maybe Int -> Int -> Int
-batchSize threads listeners limit open = minimum [batchMax, fair, maybe batchMax room limit]
+batchSize threads listeners limit open = minimum [batchMax, fair, maybe batchMax left limit]
   where
     fair = if threads > listeners then open `quot` 8 else batchMax
-    room most = (most - open - threads) `quot` threads
+    left most = (most - open - threads) `quot` threads
 
 batchMax :: Int
 batchMax = 256
 
 -- Accepts queued connections, at most the given number, and none behind the first one for which the condition holds.
 -- Returns that one apart.
-takeWaiting :: Source -> ((Socket, SockAddr) -> IO Bool) -> Int -> IO ([(Socket, SockAddr)], Maybe (Socket, SockAddr))
+takeWaiting ::
+  ConnectionSource -> ((Socket, SockAddr) -> IO Bool) -> Int -> IO ([(Socket, SockAddr)], Maybe (Socket, SockAddr))
 takeWaiting source isOneTooMany = go []
   where
     go taken most
@@ -313,7 +321,7 @@ drain seconds registries isAccepting = do
       filterM (fmap not . finishSoon) open >>= filterM (isSilent elapsedMillis) >>= mapM_ giveWay
 {-# NOINLINE drain #-}
 
--- Whether a connection has been idle for so long that no request can be on its way. If the kernel does not know when
+-- Whether a connection has been idle long enough that no request can be on its way. If the kernel does not know when
 -- there was last traffic, the time counts from the beginning of the shutdown.
 isSilent :: Int -> Served -> IO Bool
 isSilent elapsedMillis connection = do

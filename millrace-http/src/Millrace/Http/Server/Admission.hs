@@ -4,14 +4,14 @@
 -- How many connections a server has, and which ones give way to new ones: the oldest that are idle. Must not know:
 -- listeners.
 --
--- A server's own limit ('settingsMaximumConnections') is made room for among its own connections. Descriptors are made
--- room for among the connections of all servers of the process, because they share them.
+-- For a server's own limit ('settingsMaximumConnections'), connections of that server give way. For descriptors,
+-- connections of any server of the process do, because they share them.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Http.Server.Admission
   ( -- * Room for connections
-    Room (..),
-    awaitRoom,
+    ConnectionCapacity (..),
+    awaitCapacity,
     Crowd (..),
     newCrowd,
 
@@ -27,7 +27,7 @@ module Millrace.Http.Server.Admission
     -- * Eviction
     Eviction,
     Candidates (..),
-    Outcome (..),
+    EvictionOutcome (..),
     Evicted (..),
     newEviction,
     evict,
@@ -71,25 +71,25 @@ import Millrace.Wait (threadWaitRead)
 import System.IO.Unsafe (unsafePerformIO)
 
 ------------------------------------------------------------------------------------------------------------------------
--- Room for connections
+-- The capacity for connections
 
 -- | What bounds the number of connections.
-data Room = Room
+data ConnectionCapacity = ConnectionCapacity
   { -- | 'settingsMaximumConnections', and what reports that new connections wait for that.
-    roomConnections :: !(Maybe (Int, IO ())),
+    capacityConnections :: !(Maybe (Int, IO ())),
     -- | 'Nothing': descriptors are not limited.
-    roomShare :: !(Maybe Share),
+    capacityShare :: !(Maybe Share),
     -- | Reports that new connections wait for descriptors.
-    roomTellWaiting :: !(IO ())
+    capacityTellWaiting :: !(IO ())
   }
 
--- | Delays an accepted connection until there is room for it, and makes room: idle ones give way. Returns the socket of
--- the connection, and closes it if it throws.
-awaitRoom :: ServerContext -> Eviction Candidate -> Room -> Socket -> IO Socket
-awaitRoom server own room newcomer = flip onException (close newcomer) $ do
-  forM_ (roomConnections room) $ \(most, tellWaiting) ->
+-- | Delays an accepted connection until there is capacity for it, and makes room: idle ones give way. Returns the
+-- socket of the connection, and closes it if it throws.
+awaitCapacity :: ServerContext -> Eviction Candidate -> ConnectionCapacity -> Socket -> IO Socket
+awaitCapacity server own capacity newcomer = flip onException (close newcomer) $ do
+  forM_ (capacityConnections capacity) $ \(most, tellWaiting) ->
     awaiting own tellWaiting [state] ((< most) <$> currentOpenConnections state)
-  maybe (return newcomer) within (roomShare room)
+  maybe (return newcomer) within (capacityShare capacity)
   where
     state = serverState server
     within share = do
@@ -98,7 +98,7 @@ awaitRoom server own room newcomer = flip onException (close newcomer) $ do
         then return newcomer
         else do
           states <- runningStates
-          awaiting overallEviction (roomTellWaiting room) states (hasRoom share)
+          awaiting overallEviction (capacityTellWaiting capacity) states (hasCapacity share)
           renumbered newcomer
     awaiting eviction tellWaiting states hasRoomNow = go (0 :: Int)
       where
@@ -184,7 +184,7 @@ findIdle registries = do
     entry registry (number, connection) = (number, (Candidate registry number, connection))
 
 -- | Closes the connection if it is still idle and no request can be on its way.
-askToEnd :: Candidate -> IO Outcome
+askToEnd :: Candidate -> IO EvictionOutcome
 askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stays) ask . IntMap.lookup number
   where
     ask connection = do
@@ -265,7 +265,7 @@ data Candidates a = Candidates
   }
 
 -- | The result of trying one candidate.
-data Outcome
+data EvictionOutcome
   = -- | It gives way.
     GivesWay
   | -- | It is in use again.
@@ -275,14 +275,14 @@ data Outcome
   deriving (Eq, Show)
 
 -- | The state of eviction. Several threads may use it.
-data Eviction a = Eviction !(IO (Candidates a)) !(a -> IO Outcome) !(MVar (Memory a))
+data Eviction a = Eviction !(IO (Candidates a)) !(a -> IO EvictionOutcome) !(MVar (Memory a))
 
 -- The remaining candidates, and the time of the next scan in monotonic nanoseconds.
 data Memory a = Memory !(Candidates a) !Word64
 
 -- | @newEviction scan try@: an action that finds all candidates, and one that tries to evict a candidate. They never
 -- run at the same time.
-newEviction :: IO (Candidates a) -> (a -> IO Outcome) -> IO (Eviction a)
+newEviction :: IO (Candidates a) -> (a -> IO EvictionOutcome) -> IO (Eviction a)
 newEviction look ask = Eviction look ask <$> newMVar (Memory (Candidates [] []) 0)
 
 -- | The result of 'evict'.
@@ -343,12 +343,13 @@ longestPause = 100000000
 data Share = Share !Int !Int
   deriving (Eq, Show)
 
--- | The share of this process, as its soft limit is now, with so many descriptors reserved for other purposes.
+-- | The share of this process, as its soft limit is now, with this many descriptors reserved for other purposes.
 -- 'Nothing': there is no limit.
 connectionShare :: Maybe Int -> IO (Maybe Share)
 connectionShare reserved = fmap (shareOf reserved) <$> descriptorLimit
 
--- | The same for a limit. Without a number of the settings, an eighth of the limit is reserved, at least 16 and at most
+-- | The share of a process with this limit. Without a number of the settings, an eighth of the limit is reserved, at
+-- least 16 and at most
 -- 1024.
 shareOf :: Maybe Int -> Int -> Share
 shareOf reserved limit =
@@ -362,18 +363,18 @@ shareOf reserved limit =
 isBeyond :: Share -> Socket -> IO Bool
 isBeyond share s = isBeyondNumber share <$> unsafeFdSocket s
 
--- | The same for its number. The numbers of simulated machines are beyond the limit, and do not count.
+-- | Whether a descriptor is beyond the share. The numbers of simulated machines are beyond the limit, and do not count.
 isBeyondNumber :: Share -> CInt -> Bool
 isBeyondNumber (Share end limit) number = fromIntegral number >= end && fromIntegral number < limit
 
 -- | Whether a descriptor within the share is free.
-hasRoom :: Share -> IO Bool
-hasRoom share = either (const False) not <$> numbered
+hasCapacity :: Share -> IO Bool
+hasCapacity share = either (const False) not <$> numbered
   where
     numbered :: IO (Either IOException Bool)
     numbered = try (bracket (socket AF_INET Stream defaultProtocol) close (isBeyond share))
 
--- | The same connection with the lowest number that is free, so that it does not stay among those that are left to
+-- | Moves a connection to the lowest descriptor that is free, so that it does not occupy one that is reserved for
 -- others.
 renumbered :: Socket -> IO Socket
 renumbered s = (socketToFd s >>= mkSocket) `catch` kept

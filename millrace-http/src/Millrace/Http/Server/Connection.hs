@@ -83,7 +83,7 @@ enter served next = atomicModifyIORef' (servedState served) (next,)
 ------------------------------------------------------------------------------------------------------------------------
 -- Its life
 
--- | Serves one connection in this thread, until it ends, with a server context of its own. Closes the transport.
+-- | Serves one connection in this thread, until it ends, with a new server context. Closes the transport.
 serveTransport :: Settings -> Application -> Transport -> IO ()
 serveTransport settings application transport = do
   server <- newServerContext settings
@@ -91,7 +91,7 @@ serveTransport settings application transport = do
   mask_ (runConnection served application (closeTransport transport)) `finally` closeFileCache (serverFiles server)
 
 -- | @runConnection connection application release@ serves the connection and then runs @release@. Call it masked, in a
--- thread of its own, so that the end of the server does not interrupt the cleanup. There is a single exception handler
+-- separate thread, so that the end of the server does not interrupt the cleanup. There is a single exception handler
 -- while requests are served, because every handler takes stack for as long as the connection lives (decision 9).
 runConnection :: Served -> Application -> IO () -> IO ()
 runConnection served application release = do

@@ -96,8 +96,8 @@ reportLimit server client limit = do
   when wanted (reportTo server Nothing (toException (ConnectionLimitExceeded limit client)))
 {-# NOINLINE reportLimit #-}
 
--- | Whether the server itself has killed the thread, because it is over. That is no news; a kill by anybody else is
--- reported.
+-- | Whether the server itself has killed the thread, because it is over. Such a kill is not reported; a kill by
+-- anybody else is.
 isKillOfServer :: ServerContext -> SomeException -> IO Bool
 isKillOfServer server failure =
   (\phase -> phase == Over && fromException failure == Just ThreadKilled) <$> readIORef (serverPhase server)

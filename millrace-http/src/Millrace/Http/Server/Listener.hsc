@@ -71,7 +71,8 @@ data Listener = Listener
 data Parting
   = -- | They are served.
     ServeQueue
-  | -- | The same, and the kernel begins no handshake here any more: another socket may listen on the port. Whether that has begun.
+  | -- | They are served, and the kernel begins no handshake here any more: another socket may listen on the port. Whether that
+    -- has begun.
     GivePortAway !(IORef Bool)
   | -- | Others hold the socket too, and take them.
     LeaveQueue
@@ -180,7 +181,7 @@ openUnixListener settings path =
       mapM_ (`removeSocketFile` path) found
       bind listener name
 
--- An action that does nothing but for the first time.
+-- An action that only does something the first time.
 once :: IO () -> IO (IO ())
 once action = do
   todo <- newIORef action

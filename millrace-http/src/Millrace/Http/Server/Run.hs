@@ -87,14 +87,14 @@ endedByClosing theirs settings = settings {settingsInstallShutdownHandler = inst
       void (forkIO (awaitClose theirs >> stop))
       settingsInstallShutdownHandler settings (stop >> closeTheirs theirs)
 
--- | The same on a socket of "Millrace.Socket", which the server closes at the end.
+-- | Serves an application on a socket of "Millrace.Socket", which the server closes at the end.
 runSettingsListener :: Settings -> Socket -> Application -> IO ()
 runSettingsListener settings given application = do
   listener <- givenListener "runSettingsListener" given `onException` close given
   runSettingsListeners settings [listener] application
 
--- | The same on listeners from 'openListeners' or 'inheritedListeners', which the server closes at the end. For
--- programs that need the addresses beforehand.
+-- | Serves an application on listeners from 'openListeners' or 'inheritedListeners', which the server closes at the
+-- end. For programs that need the addresses beforehand.
 runSettingsListeners :: Settings -> [Listener] -> Application -> IO ()
 runSettingsListeners settings listeners application =
   runListeners settings listeners application `finally` mapM_ closeListener listeners
@@ -128,7 +128,7 @@ runSettingsInherited settings application = bracket inheritedListeners (mapM_ cl
 withApplication :: IO Application -> (Port -> IO a) -> IO a
 withApplication = withApplicationSettings defaultSettings
 
--- | The same with settings, whose port and host are ignored.
+-- | 'withApplication' with settings, whose port and host are ignored.
 withApplicationSettings :: Settings -> IO Application -> (Port -> IO a) -> IO a
 withApplicationSettings settings makeApplication action = do
   application <- makeApplication
@@ -140,7 +140,7 @@ withApplicationSettings settings makeApplication action = do
 testWithApplication :: IO Application -> (Port -> IO a) -> IO a
 testWithApplication = testWithApplicationSettings defaultSettings
 
--- | The same with settings, whose port and host are ignored.
+-- | 'testWithApplication' with settings, whose port and host are ignored.
 testWithApplicationSettings :: Settings -> IO Application -> (Port -> IO a) -> IO a
 testWithApplicationSettings settings makeApplication action = do
   application <- makeApplication
@@ -152,13 +152,13 @@ testWithApplicationSettings settings makeApplication action = do
   serveMeanwhile settings watched outcome action
 
 -- How 'withServer' ends: by its action, or by a failure beside it. The first of them counts.
-type Outcome a = MVar (Either SomeException a)
+type ServerEnd a = MVar (Either SomeException a)
 
-settle :: Outcome a -> Either SomeException a -> IO ()
+settle :: ServerEnd a -> Either SomeException a -> IO ()
 settle outcome = void . tryPutMVar outcome
 
 -- Waits for both threads to end, so that the port is free again. The action's thread gets the caller's masking state.
-serveMeanwhile :: Settings -> Application -> Outcome a -> (Port -> IO a) -> IO a
+serveMeanwhile :: Settings -> Application -> ServerEnd a -> (Port -> IO a) -> IO a
 serveMeanwhile settings application outcome action =
   mask $ \asCaller -> asCaller . bracket openFreePort (closeTheirs . snd) $ \(port, listener) -> do
     ready <- newEmptyMVar

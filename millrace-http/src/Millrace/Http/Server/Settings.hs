@@ -309,7 +309,9 @@ setGracefulShutdownTimeout value settings = settings {settingsGracefulShutdownSe
 setGracefulCloseTimeout1 :: Int -> Settings -> Settings
 setGracefulCloseTimeout1 value settings = settings {settingsGracefulClose1Millis = max 0 value}
 
--- | The same for HTTP\/2, whose connections are always told in time that they end: it has no effect. Default: 2000.
+-- | Warp's time for HTTP\/2. It has no effect: clients of HTTP\/2 always learn in time that their connection ends.
+-- Default:
+-- 2000.
 setGracefulCloseTimeout2 :: Int -> Settings -> Settings
 setGracefulCloseTimeout2 value settings = settings {settingsGracefulClose2Millis = max 0 value}
 
@@ -420,8 +422,8 @@ setHTTP2CompressionTable value = changeHttp2 (\own -> own {http2CompressionTable
 -- | How many streams of an HTTP\/2 or HTTP\/3 connection may be reset at once in a way that wastes work, and how many
 -- per second on average: requests that the client cancels before there is an answer, and whose handler then runs on for
 -- more than 100 ms, and streams that it makes the server reset. All else that a client cancels is free. A client that
--- goes beyond that is told so (GOAWAY with ENHANCE_YOUR_CALM; over HTTP\/3, H3_EXCESSIVE_LOAD at the end): what was
--- begun is finished, and its connection ends. Default: 1000, 100.
+-- goes beyond that gets GOAWAY with ENHANCE_YOUR_CALM (over HTTP\/3, H3_EXCESSIVE_LOAD at the end): what was begun is
+-- finished, and its connection ends. Default: 1000, 100.
 setHTTP2MaximumResets :: Int -> Int -> Settings -> Settings
 setHTTP2MaximumResets burst perSecond =
   changeHttp2 (\own -> own {http2Resets = Allowance (max 1 burst) (max 0 perSecond)})
@@ -429,8 +431,8 @@ setHTTP2MaximumResets burst perSecond =
 -- | How many frames without use an HTTP\/2 client may send at once, and how many per second on average: PING, SETTINGS,
 -- PRIORITY, empty DATA, unknown ones, RST_STREAM, and requests that are cancelled before a handler begins.
 -- WINDOW_UPDATE counts only if it gives back less than four bytes, or more than was sent. Frames of use, such as a
--- request, or data in either direction, allow for more. A client that goes beyond that is told so (GOAWAY with
--- ENHANCE_YOUR_CALM): what was begun is finished, and its connection ends. A client that does not stop is disconnected
+-- request, or data in either direction, allow for more. A client that goes beyond that gets GOAWAY with
+-- ENHANCE_YOUR_CALM: what was begun is finished, and its connection ends. A client that does not stop is disconnected
 -- at once. Over HTTP\/3, packets count instead of frames, four of them for one. Default: 4000, 500.
 setHTTP2MaximumFrames :: Int -> Int -> Settings -> Settings
 setHTTP2MaximumFrames burst perSecond =
@@ -512,7 +514,7 @@ makeServerState settings = do
 makeSettingsAndServerState :: IO (ServerState, Settings)
 makeSettingsAndServerState = makeServerState defaultSettings
 
--- | The same for only the counter of open connections.
+-- | 'makeSettingsAndServerState' with only the counter of open connections.
 makeSettingsAndCounter :: IO (Counter, Settings)
 makeSettingsAndCounter = first openConnectionCounter <$> makeSettingsAndServerState
 

@@ -63,7 +63,7 @@ getCount (Counter count) = readTVarIO count
 currentOpenConnections :: ServerState -> IO Int
 currentOpenConnections = getCount . openConnectionCounter
 
--- | The same in a transaction, for waiting.
+-- | 'currentOpenConnections' in a transaction, for waiting.
 currentOpenConnectionsSTM :: ServerState -> STM Int
 currentOpenConnectionsSTM (ServerState (Counter count) _ _) = readTVar count
 
@@ -71,7 +71,7 @@ currentOpenConnectionsSTM (ServerState (Counter count) _ _) = readTVar count
 currentShuttingDownState :: ServerState -> IO Bool
 currentShuttingDownState (ServerState _ closing _) = readTVarIO closing
 
--- | The same in a transaction, for waiting.
+-- | 'currentShuttingDownState' in a transaction, for waiting.
 currentShuttingDownStateSTM :: ServerState -> STM Bool
 currentShuttingDownStateSTM (ServerState _ closing _) = readTVar closing
 
@@ -92,5 +92,5 @@ announceShutdown (ServerState _ closing _) = atomically (writeTVar closing True)
 
 -- | Whether a connection that a limit ends now, in nanoseconds, is to be reported: at most one a second is.
 claimLimitReport :: ServerState -> Word64 -> IO Bool
-claimLimitReport (ServerState _ _ place) now = atomicModifyIORef' place $ \reported ->
+claimLimitReport (ServerState _ _ lastReport) now = atomicModifyIORef' lastReport $ \reported ->
   if maybe True (\earlier -> now - earlier >= 1000000000) reported then (Just now, True) else (reported, False)

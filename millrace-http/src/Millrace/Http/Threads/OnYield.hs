@@ -42,9 +42,10 @@ import Data.Bits ((.&.))
 import Data.IORef
 import Millrace.Http.Threads (Threads, runHere)
 import Millrace.Internal.AtomicWord
-import Millrace.Manager (atNextTurn)
+import Millrace.Manager (atNextIteration)
 
--- | What has such an action. A class, because a record with a closure would cost memory for each connection.
+-- | Values that have such an action. It is a class, because a record with a closure would cost memory for each
+-- connection.
 class OnYield c where
   -- | The word with the state, which is 0 at first. Nothing else may change it.
   yieldWord :: c -> AtomicWord
@@ -106,7 +107,7 @@ armWithEntry :: OnYield c => c -> IO ()
 armWithEntry c = mask_ $ do
   word <- readWord (yieldWord c)
   writeWord (yieldWord c) (inState word armed)
-  willLook <- atNextTurn (look c)
+  willLook <- atNextIteration (look c)
   unless willLook (runInOther c)
 {-# INLINEABLE armWithEntry #-}
 
@@ -120,7 +121,7 @@ finish :: OnYield c => c -> IO ()
 finish c = void (fetchAdd (yieldWord c) (step + unarmed - running))
 {-# INLINE finish #-}
 
--- What the manager does.
+-- The action that the manager runs.
 look :: OnYield c => c -> IO ()
 look c = do
   over <- removeEntry c
@@ -184,7 +185,7 @@ settleArmed c runner word = do
   unless calledOff (retire c runner (return ()))
 {-# INLINEABLE settleArmed #-}
 
--- | The same; but if the action has begun, first runs another one that should make it end.
+-- | Settles as 'settle' does. If the action has begun, first runs another one that should make it end.
 retire :: OnYield c => c -> Runner -> IO () -> IO ()
 retire c runner hasten = do
   word <- readWord (yieldWord c)

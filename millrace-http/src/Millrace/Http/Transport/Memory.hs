@@ -70,8 +70,9 @@ data Queue = Queue
 newQueue :: IO Queue
 newQueue = Queue <$> newTVarIO B.empty <*> newTVarIO False <*> newTVarIO False
 
--- What both sides share. The receive limit says when the server's receives must end, whatever their own limit.
-data Link = Link
+-- The state that both sides share. The receive limit says when the server's receives must end, whatever their own
+-- limit.
+data MemoryLink = MemoryLink
   { linkConditions :: !Conditions,
     linkToServer :: !Queue,
     linkToClient :: !Queue,
@@ -80,16 +81,19 @@ data Link = Link
   }
 
 -- | The other end of the connection.
-newtype Client = Client Link
+newtype Client = Client MemoryLink
 
 -- | A connection of a client with this address.
 newMemoryTransport :: Conditions -> SockAddr -> IO (Transport, Client)
 newMemoryTransport conditions peer = do
   link <-
-    Link conditions <$> newQueue <*> newQueue <*> newTVarIO (return False) <*> (monotonicNanoseconds >>= newTVarIO)
+    MemoryLink conditions <$> newQueue
+      <*> newQueue
+      <*> newTVarIO (return False)
+      <*> (monotonicNanoseconds >>= newTVarIO)
   return (otherTransport (functionsOf link) peer, Client link)
 
-functionsOf :: Link -> Functions
+functionsOf :: MemoryLink -> Functions
 functionsOf link =
   Functions
     { functionsName = "<memory>",
@@ -156,34 +160,34 @@ takeFrom queue most = do
   writeTVar (queueBytes queue) left
   return taken
 
--- Waits for room and appends what fits. Nothing if nobody will ever receive it.
-appendTo :: Link -> Queue -> ByteString -> STM (Maybe Int)
+-- Waits for space and appends what fits. Nothing if nobody will ever receive it.
+appendTo :: MemoryLink -> Queue -> ByteString -> STM (Maybe Int)
 appendTo link queue bytes = do
   over <- (||) <$> readTVar (queueIsEnded queue) <*> readTVar (queueIsRefused queue)
   held <- readTVar (queueBytes queue)
-  let room = conditionsCapacity (linkConditions link) - B.length held
-      fitting = B.take room bytes
+  let space = conditionsCapacity (linkConditions link) - B.length held
+      fitting = B.take space bytes
   if over
     then return Nothing
     else do
-      check (room > 0)
+      check (space > 0)
       writeTVar (queueBytes queue) (held <> fitting)
       return (Just (B.length fitting))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- The server's side
 
-noteMoved :: Link -> IO ()
+noteMoved :: MemoryLink -> IO ()
 noteMoved link = monotonicNanoseconds >>= atomically . writeTVar (linkMoved link)
 
-quietSince :: Link -> IO (Maybe Int)
+quietSince :: MemoryLink -> IO (Maybe Int)
 quietSince link = do
   moved <- readTVarIO (linkMoved link)
   now <- monotonicNanoseconds
   return (Just (fromIntegral ((now - moved) `quot` 1000000)))
 
 -- Bytes that are there are taken whatever the limit is. To be run masked: what was taken must arrive.
-receiveFrom :: Link -> Int -> STM Bool -> IO ByteString
+receiveFrom :: MemoryLink -> Int -> STM Bool -> IO ByteString
 receiveFrom link size isLate = do
   received <- atomically ((Just <$> takeFrom (linkToServer link) most) `orElse` (Nothing <$ late))
   noteMoved link
@@ -192,7 +196,7 @@ receiveFrom link size isLate = do
     most = min size (conditionsTransferMax (linkConditions link))
     late = ((||) <$> isLate <*> join (readTVar (linkReceiveLimit link))) >>= check
 
-receiveFirstFrom :: Link -> STM Bool -> IO Received
+receiveFirstFrom :: MemoryLink -> STM Bool -> IO Received
 receiveFirstFrom link isLate = do
   bytes <- receiveFrom link borrowedSize isLate
   if B.null bytes
@@ -202,7 +206,7 @@ receiveFirstFrom link isLate = do
       copyTo (borrowedBytes buffer) bytes
       return (Received buffer (B.length bytes))
 
-receiveIntoFrom :: Link -> Ptr Word8 -> Int -> STM Bool -> IO Int
+receiveIntoFrom :: MemoryLink -> Ptr Word8 -> Int -> STM Bool -> IO Int
 receiveIntoFrom link target size isLate = mask_ $ do
   bytes <- receiveFrom link size isLate
   copyTo target bytes
@@ -211,7 +215,7 @@ receiveIntoFrom link target size isLate = mask_ $ do
 copyTo :: Ptr Word8 -> ByteString -> IO ()
 copyTo target bytes = BU.unsafeUseAsCStringLen bytes $ \(source, count) -> copyBytes target (castPtr source) count
 
-sendTo :: Link -> Piece -> STM Bool -> IO Attempt
+sendTo :: MemoryLink -> Piece -> STM Bool -> IO Attempt
 sendTo link (Piece bytes count) isLate = do
   copied <- B.packCStringLen (castPtr bytes, min count (conditionsTransferMax (linkConditions link)))
   outcome <-
@@ -225,7 +229,7 @@ sendTo link (Piece bytes count) isLate = do
 ------------------------------------------------------------------------------------------------------------------------
 -- The client's side
 
--- | Sends all bytes; waits for room. Throws an @IOError@ if the server is gone.
+-- | Sends all bytes; waits for space. Throws an @IOError@ if the server is gone.
 clientSend :: Client -> ByteString -> IO ()
 clientSend client@(Client link) bytes = unless (B.null bytes) $ do
   sent <- atomically $ do

@@ -57,12 +57,12 @@ data Attempt
     TimedOut
   | Failed !Errno
 
--- | What follows at once? The transport may send it together with these bytes.
+-- | The bytes that follow at once. The transport may send it together with these bytes.
 data Following
   = NothingFollows
   | MoreFollows
-  | -- | Nothing is sent after these bytes. A transport that tells the client so may do it now; 'Millrace.Http.Transport.endSending' or
-    -- closing comes all the same.
+  | -- | Nothing is sent after these bytes. A transport that tells the client so may do it now;
+    -- 'Millrace.Http.Transport.endSending' or closing comes all the same.
     EndFollows
 
 -- | Bytes in memory: their address and number.
@@ -159,7 +159,7 @@ hasArrived socket = maybe False (/= 0) <$> whileOpen (socketHandle socket) c_pen
 foreign import ccall unsafe "http_socket_is_over"
   c_isOver :: CInt -> IO CInt
 
--- | What is known of the client at the other end.
+-- | The presence of the client at the other end.
 data Presence
   = -- | It may send more.
     Present
@@ -168,7 +168,7 @@ data Presence
   | Gone
   deriving (Eq, Show)
 
--- | What the system knows of the client. Does not block. At a closed socket it is gone.
+-- | The presence of the client, as far as the system knows. Does not block. At a closed socket it is gone.
 presence :: Socket -> IO Presence
 presence socket = do
   ended <- hasEnded socket

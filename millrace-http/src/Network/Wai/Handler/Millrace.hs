@@ -24,18 +24,16 @@
 -- * The responses to pipelined requests are sent together, when no further complete request has arrived, or when the
 --   application that is to answer the next one waits for something.
 -- * A small response may be sent after @respond@ has returned, but not later than when the application waits for
---   something
---   or has used up its time slice. What an application does after it has responded does not keep the client waiting. One
---   that ends the program there (@exitImmediately@, @executeFile@, a signal that nobody handles, @main@ told to return) must
---   wait for something before, say @threadDelay 1000@, or the client may get nothing; the action that
---   'setInstallShutdownHandler' is about needs no care.
+--   something or has used up its time slice. What an application does after it has responded does not keep the client
+--   waiting. One that ends the program there (@exitImmediately@, @executeFile@, a signal that nobody handles, @main@
+--   that returns) must wait for something before, say @threadDelay 1000@, or the client may get nothing; the action of
+--   'setInstallShutdownHandler' needs no care.
 -- * A response may be given by another thread than the one that the application was called in. If the application
---   throws
---   while that one is sending, the connection ends, and sending fails there.
+--   throws while that one is sending, the connection ends, and sending fails there.
 -- * A client that begins with the preface of HTTP\/2 gets HTTP\/2. There, what is said of connections concerns streams.
 -- * Of "Network.Wai.Handler.Warp" there is all but what needs TLS (@clientCertificate@) and server push; of
---   @Network.Wai.Handler.Warp.Internal@ there is nothing. 'setManager' and 'setServerPushLogger' are accepted without effect.
---   @warpVersion@ is 'millraceVersion' here.
+--   @Network.Wai.Handler.Warp.Internal@ there is nothing. 'setManager' and 'setServerPushLogger' are accepted without
+--   effect. @warpVersion@ is 'millraceVersion' here.
 --
 -- A server on a free port, and a request of it:
 --

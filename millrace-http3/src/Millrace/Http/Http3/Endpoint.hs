@@ -60,7 +60,7 @@ import Millrace.Http.Threads (Crew, Waited, Waiters, newCrew, newWaiters, takeWi
 import qualified Millrace.Http.Threads as Threads
 import Millrace.Internal.AtomicWord (AtomicWord, newAtomicWord)
 import Millrace.Socket (SockAddr (..), Socket, getSocketName)
-import Millrace.Socket.Train (Path (..), Train (..), receiveTrains, sendTrains, trainDatagrams)
+import Millrace.Socket.Gso (GsoBatch (..), Path (..), gsoDatagrams, receiveGsoBatches, sendGsoBatches)
 import Network.Socket.Address (pokeSocketAddress, sizeOfSocketAddress)
 
 -- | A socket and its connections.
@@ -276,9 +276,11 @@ sendAll :: Endpoint -> Buffer -> Int -> IO ()
 sendAll endpoint buffer count = do
   batches <-
     mapM
-      (peekBatch (endpointLocality endpoint) (bytesOf buffer) . (\index -> batchesOf buffer `plusPtr` (index * batchSize)))
+      ( peekBatch (endpointLocality endpoint) (bytesOf buffer)
+          . (\index -> batchesOf buffer `plusPtr` (index * batchSize))
+      )
       [0 .. count - 1]
-  void (sendTrains (endpointSocket endpoint) batches) `catch` isLost
+  void (sendGsoBatches (endpointSocket endpoint) batches) `catch` isLost
   where
     isLost failure = when (isAsynchronous failure) (throwIO (failure :: SomeException))
 
@@ -289,7 +291,7 @@ sendAll endpoint buffer count = do
 -- the socket is closed.
 receive :: Endpoint -> IO Flags
 receive endpoint = do
-  batches <- receiveTrains (endpointSocket endpoint) batchesAtATime
+  batches <- receiveGsoBatches (endpointSocket endpoint) batchesAtATime
   now <- monotonicNanoseconds
   flags <- mconcat <$> mapM (maybe giveBatch routeBatch (endpointOthers endpoint) now) batches
   flags <$ wakeNoticed endpoint flags
@@ -297,13 +299,13 @@ receive endpoint = do
     giveBatch now batch = give endpoint (endpointAddresses endpoint) now (Handed noneVisited batch)
     -- Each datagram may be another one's.
     routeBatch others now batch = do
-      let datagrams = trainDatagrams batch
+      let datagrams = gsoDatagrams batch
       numbers <- mapM endpointIdOf datagrams
       if all (== othersOwn others) numbers
         then giveBatch now batch
         else mconcat <$> zipWithM (route others now batch) numbers datagrams
     route others now batch number bytes = do
-      let one = batch {trainBytes = bytes}
+      let one = batch {gsoBytes = bytes}
       delivery <- othersHand others number (Handed noneVisited one)
       if delivery == Delivered then return mempty else giveBatch now one
 
@@ -329,12 +331,12 @@ give endpoint addresses now handed = do
       now
   when (isForeign `has` flags) $
     forM_ (endpointOthers endpoint) $ \others ->
-      forM_ (trainDatagrams batch) $ \bytes -> othersHandFirst others handed {handedBatch = batch {trainBytes = bytes}}
+      forM_ (gsoDatagrams batch) $ \bytes -> othersHandFirst others handed {handedBatch = batch {gsoBytes = bytes}}
   return flags
   where
     localAt = addresses `plusPtr` addressSize
     batch = handedBatch handed
-    Path remote reported = trainPath batch
+    Path remote reported = gsoPath batch
     -- A datagram that was received for an interrupted thread does not say it.
     local = fromMaybe (endpointName endpoint) reported
 

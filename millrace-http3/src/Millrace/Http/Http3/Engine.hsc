@@ -94,7 +94,7 @@ import Millrace.Http.Exception (ConnectionLimit)
 import Millrace.Http.Multiplexed.Engine
 import Millrace.Http.Multiplexed.Limit (limitNumbered)
 import Millrace.Http.Multiplexed.Settings (EngineLimits, pokeLimits, settingWord)
-import Millrace.Socket.Train (Path (..), Train (..))
+import Millrace.Socket.Gso (Path (..), GsoBatch (..))
 import Network.Socket (SockAddr)
 import Network.Socket.Address (peekSocketAddress)
 
@@ -206,7 +206,8 @@ foreign import ccall unsafe "http3_open"
 
 -- | Makes an endpoint. @nullPtr@ without memory.
 openEngine :: EngineSettings -> Credentials -> IO (Ptr Engine)
-openEngine (EngineSettings settings) (Credentials credentials) = withForeignPtr settings (withForeignPtr credentials . c_open)
+openEngine (EngineSettings settings) (Credentials credentials) =
+  withForeignPtr settings (withForeignPtr credentials . c_open)
 
 -- | Makes another endpoint of the port of the first one, with its own beginning of connection IDs. @nullPtr@ without
 -- memory.
@@ -243,15 +244,17 @@ foreign import ccall unsafe "http3_endpoint_id_of"
 -- | 'limitEndpointId' of the endpoint that a datagram's connection ID names; -1: it names none. If the client has
 -- chosen the ID, it may be any number.
 endpointIdOf :: ByteString -> IO Int32
-endpointIdOf bytes = BU.unsafeUseAsCStringLen bytes $ \(start, size) -> c_endpointIdOf (castPtr start) (fromIntegral size)
+endpointIdOf bytes =
+  BU.unsafeUseAsCStringLen bytes $ \(start, size) -> c_endpointIdOf (castPtr start) (fromIntegral size)
 
 foreign import ccall unsafe "http3_receive"
-  c_receive :: Ptr Engine -> Ptr () -> Word32 -> Ptr () -> Word32 -> Word32 -> Ptr Word8 -> CSize -> CSize -> Word64 -> IO Word64
+  c_receive ::
+    Ptr Engine -> Ptr () -> Word32 -> Ptr () -> Word32 -> Word32 -> Ptr Word8 -> CSize -> CSize -> Word64 -> IO Word64
 
 -- | @receiveBatch engine (local, size) (remote, size) batch now@ takes datagrams, whose bytes are overwritten. The
 -- addresses are those of the batch. The caller will call 'collect'.
-receiveBatch :: Ptr Engine -> (Ptr (), Int) -> (Ptr (), Int) -> Train -> Word64 -> IO Flags
-receiveBatch engine (local, localSize) (remote, remoteSize) (Train _ ecn segment bytes) now =
+receiveBatch :: Ptr Engine -> (Ptr (), Int) -> (Ptr (), Int) -> GsoBatch -> Word64 -> IO Flags
+receiveBatch engine (local, localSize) (remote, remoteSize) (GsoBatch _ ecn segment bytes) now =
   BU.unsafeUseAsCStringLen bytes $ \(start, size) ->
     Flags
       <$> c_receive
@@ -290,7 +293,7 @@ data Locality
   deriving (Eq)
 
 -- | @peekBatch locality output at@ reads the batch with this description. Its bytes stay in the output.
-peekBatch :: Locality -> Ptr Word8 -> Ptr () -> IO Train
+peekBatch :: Locality -> Ptr Word8 -> Ptr () -> IO GsoBatch
 peekBatch locality output at = do
   offset <- word <$> #{peek http3_gso_batch, offset} at
   size <- word <$> #{peek http3_gso_batch, length} at
@@ -300,7 +303,7 @@ peekBatch locality output at = do
   local <- case locality of
     OneAddress -> return Nothing
     AllAddresses -> Just <$> peekSocketAddress (at `plusPtr` #{offset http3_gso_batch, local})
-  Train (Path remote local) (toEnum ecn) segment <$> BU.unsafePackCStringLen (castPtr output `plusPtr` offset, size)
+  GsoBatch (Path remote local) (toEnum ecn) segment <$> BU.unsafePackCStringLen (castPtr output `plusPtr` offset, size)
   where
     word :: Word32 -> Int
     word = fromIntegral

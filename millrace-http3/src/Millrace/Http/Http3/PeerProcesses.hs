@@ -45,7 +45,7 @@ import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
 import Millrace.Http.Http3.ConnectionIdRouting
 import Millrace.Socket
 import Millrace.Socket.ByteString (recv, sendAllBefore)
-import Millrace.Socket.Train (Mark, Path (..), Train (..))
+import Millrace.Socket.Gso (Ecn, GsoBatch (..), Path (..))
 import Millrace.Socket.Unix (abstractName, credentialsUser, peerCredentials)
 import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
 
@@ -55,7 +55,7 @@ data PeerProcesses = PeerProcesses
     -- | This process.
     peersSlot :: !Int,
     peersListener :: !Socket,
-    peersLinks :: !(MVar (IntMap Link))
+    peersLinks :: !(MVar (IntMap PeerState))
   }
 
 -- | This process.
@@ -63,21 +63,21 @@ peersProcess :: PeerProcesses -> Process
 peersProcess = InSlot . peersSlot
 
 -- What is known of another process.
-data Link
+data PeerState
   = -- | No process had the slot at this time.
     Absent !Word64
   | Present !Outbox
 
 -- Datagrams that wait to be written, the last one first.
 data Outbox = Outbox
-  { outboxWaiting :: !(IORef (Waiting [ByteString])),
+  { outboxWaiting :: !(IORef (Counted [ByteString])),
     outboxFilled :: !(MVar ()),
     outboxSocket :: !Socket,
     outboxThreads :: !(MVar [ThreadId])
   }
 
 -- Datagrams with their number.
-data Waiting a = Waiting !Int !a
+data Counted a = Counted !Int !a
 
 -- | Takes a free slot of this address. 'Nothing' if there is none.
 openPeerProcesses :: SockAddr -> IO (Maybe PeerProcesses)
@@ -115,7 +115,7 @@ nameOf address slot = abstractName ("millrace-http3/" ++ show address ++ "/" ++ 
 -- | Datagrams, and the processes that have already refused them. Only single datagrams are handed on.
 data Handed = Handed
   { handedVisited :: !Visited,
-    handedBatch :: !Train
+    handedBatch :: !GsoBatch
   }
 
 -- | Processes that take no new clients.
@@ -193,7 +193,7 @@ isOfThisUser opened = (==) <$> c_geteuid <*> (credentialsUser <$> peerCredential
 -- One thread writes, another one notices that the other process has ended. Masked.
 openOutbox :: Socket -> IO () -> IO Outbox
 openOutbox opened forget = do
-  outbox <- Outbox <$> newIORef (Waiting 0 []) <*> newEmptyMVar <*> pure opened <*> newEmptyMVar
+  outbox <- Outbox <$> newIORef (Counted 0 []) <*> newEmptyMVar <*> pure opened <*> newEmptyMVar
   writer <- forkIO (write outbox `catch` over outbox)
   watcher <- forkIO ((recv opened 1 >> forget >> endOutbox outbox) `catch` over outbox)
   putMVar (outboxThreads outbox) [writer, watcher]
@@ -201,10 +201,10 @@ openOutbox opened forget = do
   where
     write outbox = forever $ do
       takeMVar (outboxFilled outbox)
-      Waiting _ waiting <- atomicModifyIORef' (outboxWaiting outbox) takeAll
+      Counted _ waiting <- atomicModifyIORef' (outboxWaiting outbox) takeAll
       deadline <- deadlineAfter 1000000
       sendAllBefore deadline opened (B.concat (reverse waiting))
-    takeAll waiting = (Waiting 0 [], waiting)
+    takeAll waiting = (Counted 0 [], waiting)
     over :: Outbox -> SomeException -> IO ()
     over outbox failure = case fromException failure of
       Just ThreadKilled -> return ()
@@ -219,8 +219,8 @@ endOutbox outbox = void . forkIO $ do
 
 put :: Outbox -> ByteString -> IO ()
 put outbox bytes = do
-  atomicModifyIORef' (outboxWaiting outbox) $ \waiting@(Waiting count others) ->
-    if count >= waitingMax then (waiting, ()) else (Waiting (count + 1) (bytes : others), ())
+  atomicModifyIORef' (outboxWaiting outbox) $ \waiting@(Counted count others) ->
+    if count >= waitingMax then (waiting, ()) else (Counted (count + 1) (bytes : others), ())
   void (tryPutMVar (outboxFilled outbox) ())
   where
     waitingMax = 2048
@@ -253,7 +253,7 @@ receiveHanded from use = go B.empty
 -- datagrams of UDP do not fit beside the addresses. QUIC has none of that size, and a length that was cut would make
 -- the rest of the bytes the next messages.
 encoded :: Handed -> IO (Maybe ByteString)
-encoded (Handed (Visited visited) (Train (Path client local) ecn _ bytes)) = do
+encoded (Handed (Visited visited) (GsoBatch (Path client local) ecn _ bytes)) = do
   addresses <- (<>) <$> encodedAddress client <*> maybe (return (B.singleton 0)) encodedAddress local
   let size = 3 + B.length addresses + B.length bytes
       beginning = B.pack (two (fromIntegral size) ++ two visited ++ [fromIntegral (fromEnum ecn)])
@@ -283,12 +283,12 @@ decoded bytes
 
 decodedOne :: ByteString -> IO (Maybe Handed)
 decodedOne message
-  | B.length message < 3 || B.index message 2 > fromIntegral (fromEnum (maxBound :: Mark)) = return Nothing
+  | B.length message < 3 || B.index message 2 > fromIntegral (fromEnum (maxBound :: Ecn)) = return Nothing
   | otherwise = do
     (client, behindClient) <- decodedAddress (B.drop 3 message)
     (local, bytes) <- decodedAddress behindClient
     return
-      ( (\peer -> Handed (Visited (word16At message)) (Train (Path peer local) ecn (B.length bytes) (B.copy bytes)))
+      ( (\peer -> Handed (Visited (word16At message)) (GsoBatch (Path peer local) ecn (B.length bytes) (B.copy bytes)))
           <$> client
       )
   where

@@ -29,7 +29,7 @@ import Millrace.Http.Server.Context
 import Millrace.Http.Threads (Crew, takeWithin)
 import qualified Millrace.Http.Threads as Threads
 import Millrace.Socket (Socket, close)
-import Millrace.Socket.Train (Train (..))
+import Millrace.Socket.Gso (GsoBatch (..))
 import Millrace.Timer (threadDelay)
 import Network.Wai (Application)
 
@@ -64,30 +64,30 @@ runPort server peers sockets settings credentials application ready = (`finally`
   begun <- forM (zip3 [0 ..] (NonEmpty.toList sockets) engines) $ \(loop, socket, engine) ->
     beginSession port loop socket engine application
   -- Each that has begun must end, also if others could not begin.
-  outcome <- try (forM begun (\(Begun readiness _) -> readMVar readiness >>= either throwIO return))
+  outcome <- try (forM begun (\(StartedSession readiness _) -> readMVar readiness >>= either throwIO return))
   case outcome of
     Left failure -> forM_ begun cancel >> throwIO (failure :: SomeException)
     Right sessions -> do
       writeIORef (portSessions port) (IntMap.fromList (zip [0 ..] sessions))
       withPeers port (ready sessions >> forM_ begun awaitEnd)
   where
-    awaitEnd (Begun _ ended) = readMVar ended >>= either (reportTo server Nothing) return
-    cancel (Begun readiness ended) = do
+    awaitEnd (StartedSession _ ended) = readMVar ended >>= either (reportTo server Nothing) return
+    cancel (StartedSession readiness ended) = do
       readMVar readiness >>= either (const (return ())) (`stopSession` AtOnce)
       void (readMVar ended)
 
 -- A session that begins in its own thread: the session, and how it has ended.
-data Begun = Begun !(MVar (Either SomeException Session)) !(MVar (Either SomeException ()))
+data StartedSession = StartedSession !(MVar (Either SomeException Session)) !(MVar (Either SomeException ()))
 
 -- All threads of a session stay on one capability.
-beginSession :: Port -> Int -> Socket -> Ptr Engine -> Application -> IO Begun
+beginSession :: Port -> Int -> Socket -> Ptr Engine -> Application -> IO StartedSession
 beginSession port loop socket engine application = do
-  begun <- Begun <$> newEmptyMVar <*> newEmptyMVar
+  begun <- StartedSession <$> newEmptyMVar <*> newEmptyMVar
   phase <- newIORef Serving
   void (forkOn loop (serve (portServer port) {serverPhase = phase} begun))
   return begun
   where
-    serve server (Begun readiness ended) = do
+    serve server (StartedSession readiness ended) = do
       outcome <-
         try (runSession server socket (othersOf port (Loop loop)) engine application (putMVar readiness . Right))
       void (tryPutMVar readiness (Left (fromLeft (toException (userError "HTTP/3: ended before it began")) outcome)))
@@ -161,7 +161,11 @@ acceptPeers port crew ending others = do
   case met of
     Right from ->
       mask_
-        (Threads.task crew (receiveHanded from (takeHanded port)) (\outcome -> close from >> report (unlessEnded outcome)))
+        ( Threads.task
+            crew
+            (receiveHanded from (takeHanded port))
+            (\outcome -> close from >> report (unlessEnded outcome))
+        )
     Left failure -> do
       report (Left (toException (failure :: IOException)))
       -- The system may have been short of memory.
@@ -178,7 +182,7 @@ acceptPeers port crew ending others = do
 -- are for any, but those of a client for one: their IDs begin with the same number.
 takeHanded :: Port -> [Handed] -> IO ()
 takeHanded port handed = do
-  numbers <- mapM (endpointIdOf . trainBytes . handedBatch) handed
+  numbers <- mapM (endpointIdOf . gsoBytes . handedBatch) handed
   sessions <- readIORef (portSessions port)
   let byLoop = IntMap.fromListWith (flip (++)) (zip (map loopFor numbers) (map (: []) handed))
   forM_ (IntMap.toList byLoop) $ \(loop, some) -> mapM_ (`deliver` some) (IntMap.lookup loop sessions)

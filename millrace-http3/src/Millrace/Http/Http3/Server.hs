@@ -44,8 +44,8 @@ import Millrace.Http.Server.State (newServerState)
 import Millrace.Http.Tls.TlsSettings (EarlyData (..), Reload (..), TLSSettings (..), watchedFiles)
 import Millrace.Socket
 import Millrace.Socket.Batch (setJoining)
+import Millrace.Socket.Gso (setEcnReport, setLocalReport)
 import Millrace.Socket.Option (setReceiveBuffer, setSendBuffer)
-import Millrace.Socket.Train (setLocalReport, setMarkReport)
 import Millrace.Tls.FileChanges (watchFiles)
 import Network.HTTP.Types (HeaderName)
 import Network.Wai (Application, Middleware, mapResponseHeaders, responseHeaders)
@@ -205,17 +205,18 @@ openAll bound@(LocalAddress address options) count = bracketOnError (openDatagra
       | otherwise = bracketOnError (openDatagrams next) close $ \opened -> (opened :) <$> go (left - 1)
 
 openDatagrams :: LocalAddress -> IO Socket
-openDatagrams (LocalAddress address options) = bracketOnError (socket family Datagram defaultProtocol) close $ \opened -> do
-  forM_ options (uncurry (setSocketOption opened))
-  -- As far as the system lets it.
-  setReceiveBuffer opened bufferBytes
-  setSendBuffer opened bufferBytes
-  setMarkReport opened True
-  when (localityOf address == AllAddresses) (setLocalReport opened True)
-  -- An old kernel does not join.
-  setJoining opened True `catch` \problem -> let _ = problem :: IOException in return ()
-  bind opened address
-  return opened
+openDatagrams (LocalAddress address options) =
+  bracketOnError (socket family Datagram defaultProtocol) close $ \opened -> do
+    forM_ options (uncurry (setSocketOption opened))
+    -- As far as the system lets it.
+    setReceiveBuffer opened bufferBytes
+    setSendBuffer opened bufferBytes
+    setEcnReport opened True
+    when (localityOf address == AllAddresses) (setLocalReport opened True)
+    -- An old kernel does not join.
+    setJoining opened True `catch` \problem -> let _ = problem :: IOException in return ()
+    bind opened address
+    return opened
   where
     family = case address of
       SockAddrInet6 {} -> AF_INET6

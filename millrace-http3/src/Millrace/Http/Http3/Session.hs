@@ -42,7 +42,7 @@ data Session = Session
     -- | For how many batches requests get threads at once. Only the driver uses it.
     sessionSlowBatches :: !(IORef Int),
     -- | The numbers of the connections that are not served.
-    sessionRefused :: !(IORef (IntMap.IntMap Refusal)),
+    sessionRefused :: !(IORef (IntMap.IntMap DeclinedConnection)),
     -- | Full while no thread takes 'nextChange's.
     sessionChanges :: !(MVar ()),
     -- | How the session is to end.
@@ -52,7 +52,7 @@ data Session = Session
   }
 
 -- | The result of 'settingsOnOpen' for a connection that is not served.
-data Refusal = HasDeclined | HasThrown
+data DeclinedConnection = HasDeclined | HasThrown
   deriving (Eq)
 
 data Life = Alive | Dead

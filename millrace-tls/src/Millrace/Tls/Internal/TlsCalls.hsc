@@ -1,7 +1,7 @@
 -- | Every foreign import of this package, and the constants of @tls.h@. Must not know: sockets.
 module Millrace.Tls.Internal.TlsCalls
   ( -- * Steps
-    Step,
+    TlsStep,
     Status (..),
     stepPlain,
     stepOut,
@@ -124,22 +124,22 @@ import Foreign.Storable (peekByteOff)
 #include <openssl/ssl.h>
 
 -- | The result of one call: see @tls_step@.
-newtype Step = Step Int64
+newtype TlsStep = TlsStep Int64
 
 -- | In the order of @tls_status@.
 data Status = Done | WantsInput | Ended | Failed | Closed | BadFile | SendingEnded | WantsIdentity
   deriving (Eq, Show, Enum, Bounded)
 
-stepPlain, stepOut :: Step -> Int
-stepPlain (Step step) = fromIntegral (step .&. 0xfffffff)
-stepOut (Step step) = fromIntegral ((step `shiftR` 28) .&. 0xfffffff)
+stepPlain, stepOut :: TlsStep -> Int
+stepPlain (TlsStep step) = fromIntegral (step .&. 0xfffffff)
+stepOut (TlsStep step) = fromIntegral ((step `shiftR` 28) .&. 0xfffffff)
 
-stepStatus :: Step -> Status
-stepStatus (Step step) = toEnum (fromIntegral ((step `shiftR` 56) .&. 0xf))
+stepStatus :: TlsStep -> Status
+stepStatus (TlsStep step) = toEnum (fromIntegral ((step `shiftR` 56) .&. 0xf))
 
-stepHasMore, stepHasInput :: Step -> Bool
-stepHasMore (Step step) = testBit step 60
-stepHasInput (Step step) = testBit step 61
+stepHasMore, stepHasInput :: TlsStep -> Bool
+stepHasMore (TlsStep step) = testBit step 60
+stepHasInput (TlsStep step) = testBit step 61
 
 -- | @tls_connection@
 data ConnectionState
@@ -162,23 +162,23 @@ foreign import ccall unsafe "tls_connection_close" c_connectionClose :: Ptr Conn
 foreign import ccall unsafe "&tls_connection_free" c_connectionFree :: FunPtr (Ptr ConnectionState -> IO ())
 
 foreign import ccall unsafe "tls_connection_handshake"
-  c_handshake :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+  c_handshake :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO TlsStep
 
 foreign import ccall unsafe "tls_connection_receive"
-  c_receive :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+  c_receive :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO TlsStep
 
 foreign import ccall unsafe "tls_connection_receive_in_place"
-  c_receiveInPlace :: Ptr ConnectionState -> Ptr Word8 -> CSize -> CSize -> IO Step
+  c_receiveInPlace :: Ptr ConnectionState -> Ptr Word8 -> CSize -> CSize -> IO TlsStep
 
 foreign import ccall unsafe "tls_connection_has_input" c_hasInput :: Ptr ConnectionState -> IO CBool
 
 foreign import ccall unsafe "tls_connection_unread" c_unread :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO ()
 
 foreign import ccall unsafe "tls_connection_send"
-  c_send :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+  c_send :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO TlsStep
 
 foreign import ccall unsafe "tls_connection_send_last"
-  c_sendLast :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+  c_sendLast :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO TlsStep
 
 foreign import ccall unsafe "tls_record_buffer_alloc" c_recordBufferAlloc :: IO (Ptr Word8)
 
@@ -189,15 +189,16 @@ recordBufferSize :: Int
 recordBufferSize = #{const TLS_RECORD_BUFFER_SIZE}
 
 foreign import ccall unsafe "tls_connection_send_in_place"
-  c_sendInPlace :: Ptr ConnectionState -> Ptr Word8 -> CSize -> CSize -> IO Step
+  c_sendInPlace :: Ptr ConnectionState -> Ptr Word8 -> CSize -> CSize -> IO TlsStep
 
 foreign import ccall unsafe "tls_connection_send_later"
-  c_sendLater :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO Step
+  c_sendLater :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO TlsStep
 
 foreign import ccall unsafe "tls_connection_send_file"
-  c_sendFile :: Ptr ConnectionState -> CInt -> Int64 -> CSize -> Ptr Word8 -> CSize -> IO Step
+  c_sendFile :: Ptr ConnectionState -> CInt -> Int64 -> CSize -> Ptr Word8 -> CSize -> IO TlsStep
 
-foreign import ccall unsafe "tls_connection_collect" c_collect :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO Step
+foreign import ccall unsafe "tls_connection_collect"
+  c_collect :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO TlsStep
 
 foreign import ccall unsafe "tls_connection_put_back" c_putBack :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO ()
 

@@ -365,7 +365,7 @@ common =
 hasInput :: Connection -> IO Bool
 hasInput connection = (/= 0) <$> withState connection c_hasInput
 
-open :: Connection -> Ptr Word8 -> Int -> Ptr Word8 -> Int -> IO Step
+open :: Connection -> Ptr Word8 -> Int -> Ptr Word8 -> Int -> IO TlsStep
 open connection bytes count target size = do
   step <- withState connection $ \state -> c_receive state bytes (fromIntegral count) target (fromIntegral size)
   when (stepHasMore step) $ flushNow connection
@@ -491,7 +491,7 @@ flushNow connection =
         _ -> return ()
 
 -- A function that encrypts bytes into memory of the given size.
-type Seal = Ptr ConnectionState -> Ptr Word8 -> Int -> IO Step
+type Seal = Ptr ConnectionState -> Ptr Word8 -> Int -> IO TlsStep
 
 sealBytes :: Ptr Word8 -> Int -> Seal
 sealBytes bytes count state out capacity = c_send state bytes (fromIntegral count) out (fromIntegral capacity)

@@ -58,22 +58,22 @@ incomingAddressLength = #{offset mrh_incoming, address_length}
 incomingLength = #{offset mrh_incoming, size}
 incomingSegment = #{offset mrh_incoming, segment}
 
-trainsMost, trainStride :: Int
-trainsMost = #{const MRH_GSO_BATCHES}
-trainStride = #{const MRH_GSO_STRIDE}
+gsoBatchesMost, gsoStride :: Int
+gsoBatchesMost = #{const MRH_GSO_BATCHES}
+gsoStride = #{const MRH_GSO_STRIDE}
 
 -- | @mrh_gso_batch@.
-trainSize, trainPeer, trainPeerLength, trainLocal, trainLocalLength :: Int
-trainSize = #{size mrh_gso_batch}
-trainPeer = #{offset mrh_gso_batch, peer}
-trainPeerLength = #{offset mrh_gso_batch, peer_length}
-trainLocal = #{offset mrh_gso_batch, local}
-trainLocalLength = #{offset mrh_gso_batch, local_length}
-trainStart, trainLength, trainSegmentAt, trainMarkAt :: Int
-trainStart = #{offset mrh_gso_batch, bytes}
-trainLength = #{offset mrh_gso_batch, size}
-trainSegmentAt = #{offset mrh_gso_batch, segment}
-trainMarkAt = #{offset mrh_gso_batch, ecn}
+gsoSize, gsoPeer, gsoPeerLength, gsoLocal, gsoLocalLength :: Int
+gsoSize = #{size mrh_gso_batch}
+gsoPeer = #{offset mrh_gso_batch, peer}
+gsoPeerLength = #{offset mrh_gso_batch, peer_length}
+gsoLocal = #{offset mrh_gso_batch, local}
+gsoLocalLength = #{offset mrh_gso_batch, local_length}
+gsoStart, gsoLength, gsoSegmentAt, gsoEcnAt :: Int
+gsoStart = #{offset mrh_gso_batch, bytes}
+gsoLength = #{offset mrh_gso_batch, size}
+gsoSegmentAt = #{offset mrh_gso_batch, segment}
+gsoEcnAt = #{offset mrh_gso_batch, ecn}
 
 sendingInterface, sendingHops, sendingLoopback :: CInt
 sendingInterface = #{const MRH_MULTICAST_INTERFACE}

@@ -29,15 +29,15 @@ final class Calls {
 
   /** Writes as long as the client takes messages, and goes on when it does again. */
   private static void stream(GrpcServerResponse<Buffer, Buffer> response, int sum, int from, int count) {
-    int place = from;
-    while (place < count && !response.writeQueueFull()) {
-      response.write(message(sum + place));
-      place++;
+    int index = from;
+    while (index < count && !response.writeQueueFull()) {
+      response.write(message(sum + index));
+      index++;
     }
-    if (place == count) {
+    if (index == count) {
       response.end();
     } else {
-      int next = place;
+      int next = index;
       response.drainHandler(nothing -> stream(response, sum, next, count));
     }
   }
@@ -45,14 +45,14 @@ final class Calls {
   /** The fields 1 to 3 of a message, which are numbers. */
   private static int[] numbers(Buffer message) {
     int[] found = new int[3];
-    int place = 0;
-    while (place < message.length()) {
-      int field = (message.getByte(place++) >> 3) - 1;
+    int index = 0;
+    while (index < message.length()) {
+      int field = (message.getByte(index++) >> 3) - 1;
       long value = 0;
       int shift = 0;
       byte digit;
       do {
-        digit = message.getByte(place++);
+        digit = message.getByte(index++);
         value |= (long) (digit & 0x7F) << shift;
         shift += 7;
       } while (digit < 0);

@@ -5,7 +5,7 @@
 --
 -- An @unsafe@ call makes its caller the owner of the capability's loop (see @cbits\/capability.h@), so no @unsafe@
 -- import may become @safe@. The one call that blocks, 'c_wait', is @safe@ and changes no state.
-module Millrace.Internal.Foreign
+module Millrace.Internal.CoreCalls
   ( -- * Managers
     Loop,
     Capability,
@@ -43,7 +43,7 @@ module Millrace.Internal.Foreign
     c_adopt,
     c_is_open,
     c_hold,
-    c_let_go,
+    c_release_handle,
     c_set_deadline,
     c_retry_waiting,
     c_submit,
@@ -67,7 +67,7 @@ module Millrace.Internal.Foreign
     -- * Sockets
     c_socket,
     c_socketpair,
-    c_make_ours,
+    c_set_socket_flags,
     c_duplicate,
     c_linger,
     c_set_linger,
@@ -220,7 +220,7 @@ foreign import ccall unsafe "mrh_is_open" c_is_open :: Word64 -> IO CBool
 
 foreign import ccall unsafe "mrh_hold" c_hold :: Word64 -> IO CInt
 
-foreign import ccall unsafe "mrh_release_handle" c_let_go :: Word64 -> IO ()
+foreign import ccall unsafe "mrh_release_handle" c_release_handle :: Word64 -> IO ()
 
 foreign import ccall unsafe "mrh_set_deadline" c_set_deadline :: Word64 -> CInt -> Word64 -> IO CInt
 
@@ -264,7 +264,7 @@ foreign import ccall unsafe "mrh_socket" c_socket :: CInt -> CInt -> CInt -> IO 
 
 foreign import ccall unsafe "mrh_socketpair" c_socketpair :: CInt -> CInt -> CInt -> Ptr CInt -> IO CInt
 
-foreign import ccall unsafe "mrh_set_socket_flags" c_make_ours :: CInt -> IO CInt
+foreign import ccall unsafe "mrh_set_socket_flags" c_set_socket_flags :: CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_duplicate" c_duplicate :: CInt -> IO CInt
 

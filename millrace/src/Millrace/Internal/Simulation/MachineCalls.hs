@@ -1,6 +1,6 @@
--- | The foreign imports for simulations, and nothing else. All are @unsafe@ (see "Millrace.Internal.Foreign"), except
+-- | The foreign imports for simulations, and nothing else. All are @unsafe@ (see "Millrace.Internal.CoreCalls"), except
 -- 'c_pause', which blocks and uses no loop.
-module Millrace.Internal.Simulation.Foreign
+module Millrace.Internal.Simulation.MachineCalls
   ( Machine,
     Plan,
     c_simulation_begin,
@@ -31,7 +31,7 @@ import Data.Word (Word64)
 import Foreign.C.String (CString)
 import Foreign.C.Types (CBool (..), CInt (..), CSize (..))
 import Foreign.Ptr (Ptr)
-import Millrace.Internal.Foreign (Loop)
+import Millrace.Internal.CoreCalls (Loop)
 
 -- | An @mr_machine@.
 data Machine
