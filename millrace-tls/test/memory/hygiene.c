@@ -37,7 +37,7 @@ void subject_is_no_name(uintptr_t version)
     conversation_run(&c);
     CHECK_EQ(c.client.phase, FAILED);
     CHECK_EQ(c.client.problem, TLS_PROBLEM_CERTIFICATE);
-    CHECK_EQ(tls_connection_failure(c.client.connection)->verify_result, X509_V_ERR_HOSTNAME_MISMATCH);
+    CHECK_EQ(failure_of(c.client.connection)->verify_result, X509_V_ERR_HOSTNAME_MISMATCH);
     conversation_end(&c);
     release(client, server);
 }
@@ -144,7 +144,7 @@ void warnings_are_no_cause(uintptr_t version)
     conversation_begin(&c, client, server, 10, 1);
     conversation_run(&c);
     CHECK_EQ(c.client.phase, FAILED);
-    const tls_failure *failure = tls_connection_failure(c.client.connection);
+    const tls_failure *failure = failure_of(c.client.connection);
     CHECK_EQ(failure->problem, TLS_PROBLEM_CERTIFICATE);
     CHECK_EQ(failure->alert_received, -1);
     CHECK_EQ(failure->alert_sent, SSL_AD_BAD_CERTIFICATE);
@@ -486,7 +486,7 @@ void key_updates(uintptr_t version)
     }
     status = step_status(tls_connection_receive(c.server.connection, NULL, 0, plain, sizeof plain));
     CHECK_EQ(status, TLS_FAILED);
-    CHECK_EQ(tls_connection_failure(c.server.connection)->problem, TLS_PROBLEM_FLOOD);
+    CHECK_EQ(failure_of(c.server.connection)->problem, TLS_PROBLEM_FLOOD);
     conversation_end(&c);
     release(client, server);
 }

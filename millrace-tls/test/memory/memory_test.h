@@ -4,6 +4,14 @@
 
 #include "conversation.h"
 
+/* Why a connection has failed. Without memory a failed connection does not know. */
+static inline const tls_failure *failure_of(tls_connection *connection)
+{
+    const tls_failure *failure = tls_connection_failure(connection);
+    CHECK(failure);
+    return failure;
+}
+
 /* delivery.c */
 void pieces(uintptr_t version);
 void cut_to_server(uintptr_t version);

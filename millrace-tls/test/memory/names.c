@@ -32,9 +32,9 @@ static bool shows(tls_context *client, tls_context *server, const char *name, co
     bool is_expected;
     if (c.server.phase == FAILED) {
         is_expected = !expected && c.server.problem == TLS_PROBLEM_UNKNOWN_NAME;
-        const tls_failure *failure = tls_connection_failure(c.server.connection);
+        const tls_failure *failure = failure_of(c.server.connection);
         CHECK_EQ(failure->alert_sent, SSL_AD_UNRECOGNIZED_NAME);
-        CHECK_EQ(tls_connection_failure(c.client.connection)->alert_received, SSL_AD_UNRECOGNIZED_NAME);
+        CHECK_EQ(failure_of(c.client.connection)->alert_received, SSL_AD_UNRECOGNIZED_NAME);
     } else {
         tls_certificate *shown = tls_connection_peer_certificate(c.client.connection);
         X509 *wanted = expected ? certificate_of(expected) : NULL;
@@ -117,7 +117,7 @@ static tls_problem go_on(conversation *c)
     wire_put(&c->to_client, out, step_out(step));
     side_put_kept(&c->server);
     if (step_status(step) == TLS_FAILED)
-        return tls_connection_failure(c->server.connection)->problem;
+        return failure_of(c->server.connection)->problem;
     CHECK_EQ(step_status(step), TLS_WANTS_INPUT);
     conversation_shake_hands(c);
     CHECK(c->client.phase == OPEN && c->server.phase == OPEN);
@@ -146,19 +146,19 @@ void names_asked(uintptr_t version)
         tls_connection_answer(c.server.connection, TLS_NAME_SERVED);
         CHECK_EQ(go_on(&c), TLS_PROBLEM_NONE);
         tls_certificate *shown = tls_connection_peer_certificate(c.client.connection);
-        CHECK_EQ(X509_cmp(shown, one->identity->certificate), 0);
+        CHECK(shown && X509_cmp(shown, one->identity->certificate) == 0);
         tls_certificate_free(shown);
         conversation_end(&c);
     }
     ask(&c, client, server, "one.test");
     tls_connection_answer(c.server.connection, TLS_NAME_UNKNOWN);
     CHECK_EQ(go_on(&c), TLS_PROBLEM_UNKNOWN_NAME);
-    CHECK_EQ(tls_connection_failure(c.server.connection)->alert_sent, SSL_AD_UNRECOGNIZED_NAME);
+    CHECK_EQ(failure_of(c.server.connection)->alert_sent, SSL_AD_UNRECOGNIZED_NAME);
     conversation_end(&c);
     ask(&c, client, server, "one.test");
     tls_connection_answer(c.server.connection, TLS_NAME_FAILED);
     CHECK_EQ(go_on(&c), TLS_PROBLEM_INTERNAL);
-    CHECK_EQ(tls_connection_failure(c.server.connection)->alert_sent, SSL_AD_INTERNAL_ERROR);
+    CHECK_EQ(failure_of(c.server.connection)->alert_sent, SSL_AD_INTERNAL_ERROR);
     conversation_end(&c);
     /* The connection is closed before the answer. */
     ask(&c, client, server, "one.test");

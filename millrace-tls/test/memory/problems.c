@@ -24,8 +24,8 @@ static void check_problems(tls_context *client, tls_context *server, tls_problem
     CHECK_EQ(c.client.problem, of_client);
     CHECK_EQ(c.server.problem, of_server);
     if (of_client == TLS_PROBLEM_ALERT) {
-        CHECK_EQ(tls_connection_failure(c.server.connection)->alert_sent, alert);
-        CHECK_EQ(tls_connection_failure(c.client.connection)->alert_received, alert);
+        CHECK_EQ(failure_of(c.server.connection)->alert_sent, alert);
+        CHECK_EQ(failure_of(c.client.connection)->alert_received, alert);
     }
     /* A failed connection stays as it is. */
     uint8_t byte = 0;
@@ -33,7 +33,7 @@ static void check_problems(tls_context *client, tls_context *server, tls_problem
     CHECK_EQ(step_status(tls_connection_receive(c.server.connection, &byte, 1, &byte, 1)), TLS_FAILED);
     CHECK_EQ(step_status(tls_connection_send_later(c.server.connection, &byte, 1)), TLS_FAILED);
     tls_connection_end(c.server.connection);
-    CHECK_EQ(tls_connection_failure(c.server.connection)->problem, of_server);
+    CHECK_EQ(failure_of(c.server.connection)->problem, of_server);
     conversation_end(&c);
 }
 
@@ -101,12 +101,13 @@ void end_during_handshake(uintptr_t version)
     tls_context *context = new_client_context(usual_credentials(), (int)version);
     tls_connection *client = tls_connection_new(context);
     tls_context_release(context);
+    CHECK(client);
     uint8_t out[4096];
     CHECK_EQ(step_status(tls_connection_handshake(client, NULL, 0, out, sizeof out)), TLS_WANTS_INPUT);
     static const uint8_t close_notify[] = {21, 3, 3, 0, 2, 1, 0};
     tls_step step = tls_connection_handshake(client, close_notify, sizeof close_notify, out, sizeof out);
     CHECK_EQ(step_status(step), TLS_FAILED);
-    const tls_failure *failure = tls_connection_failure(client);
+    const tls_failure *failure = failure_of(client);
     CHECK_EQ(failure->problem, TLS_PROBLEM_ALERT);
     CHECK_EQ(strcmp(failure->detail, "close_notify during the handshake"), 0);
     CHECK(tls_connection_is_over(client) && tls_connection_has_input(client));
@@ -139,11 +140,11 @@ void violation_after_handshake(uintptr_t version)
     open_both(&c, client, server);
     tls_step step = tls_connection_receive(c.client.connection, strange, sizeof strange, plain, sizeof plain);
     CHECK_EQ(step_status(step), TLS_FAILED);
-    CHECK_EQ(tls_connection_failure(c.client.connection)->problem, TLS_PROBLEM_VIOLATION);
+    CHECK_EQ(failure_of(c.client.connection)->problem, TLS_PROBLEM_VIOLATION);
     /* An alert that the other side has not sealed is no alert. */
     step = tls_connection_receive(c.server.connection, forged, sizeof forged, plain, sizeof plain);
     CHECK_EQ(step_status(step), TLS_FAILED);
-    const tls_failure *failure = tls_connection_failure(c.server.connection);
+    const tls_failure *failure = failure_of(c.server.connection);
     CHECK(failure->problem == TLS_PROBLEM_VIOLATION && failure->alert_received == -1);
     conversation_end(&c);
     release(client, server);
@@ -256,62 +257,72 @@ void expected_addresses(uintptr_t version)
         conversation_run(&c);
         CHECK_EQ(c.client.phase, is_right ? ENDED : FAILED);
         if (!is_right)
-            CHECK_EQ(tls_connection_failure(connection)->verify_result, X509_V_ERR_IP_ADDRESS_MISMATCH);
+            CHECK_EQ(failure_of(connection)->verify_result, X509_V_ERR_IP_ADDRESS_MISMATCH);
         conversation_end(&c);
     }
     /* A name that is too long for TLS. */
     static char name[300];
     memset(name, 'a', sizeof name - 1);
     tls_connection *connection = tls_connection_new(client);
-    CHECK(!tls_connection_expect(connection, name));
+    CHECK(connection && !tls_connection_expect(connection, name));
     CHECK_EQ(ERR_peek_error(), 0);
     tls_connection_free(connection);
     release(client, server);
 }
 
+/* The session that a new client of this server would offer; NULL: none. */
+static const SSL_SESSION *offered_session(tls_context *client, int server)
+{
+    char name[20];
+    (void)snprintf(name, sizeof name, "%d.test", server);
+    tls_connection *connection = tls_connection_new(client);
+    CHECK(connection && tls_connection_expect(connection, name));
+    const SSL_SESSION *session = SSL_get_session(connection->ssl);
+    tls_connection_free(connection);
+    return session; /* only to be compared */
+}
+
+/* A copy of a session, which the client's connection has got from this server, and got twice. */
+static SSL_SESSION *keep_copy(tls_connection *connection, SSL_SESSION *session, int server)
+{
+    char name[20];
+    (void)snprintf(name, sizeof name, "%d.test", server);
+    SSL_SESSION *copy = SSL_SESSION_dup(session);
+    free(connection->expected);
+    connection->expected = strdup(name);
+    CHECK(copy && connection->expected);
+    tls_sessions_keep(connection, copy);
+    tls_sessions_keep(connection, copy);
+    return copy;
+}
+
 /* Of each name four sessions are kept, of all names 256: the newest ones. */
 void sessions_are_limited(uintptr_t version)
 {
+    enum { OF_NAME = 6, OF_NAME_MAX = 4, NAMES = 260, NAMES_MAX = 256 };
+    SSL_SESSION *copies[NAMES];
     tls_context *client = new_client_context(usual_credentials(), (int)version);
     tls_context *server = new_server_context(usual_credentials(), (int)version);
     conversation c;
     open_both(&c, client, server);
-    SSL_SESSION *first = SSL_get1_session(c.client.connection->ssl);
-    CHECK(first && SSL_SESSION_is_resumable(first));
-    tls_connection *connection = c.client.connection;
+    SSL_SESSION *session = SSL_get1_session(c.client.connection->ssl);
+    CHECK(session && SSL_SESSION_is_resumable(session));
     CHECK(tls_context_resume(client));
-    /* Nothing is expected yet, so that nothing is kept. */
-    tls_sessions_keep(connection, first);
-    enum { NAMES = 260, OF_NAME = 6 };
-    SSL_SESSION *sessions[NAMES + OF_NAME];
-    for (int i = 0; i < NAMES + OF_NAME; i++) {
-        char name[20];
-        (void)snprintf(name, sizeof name, "%d.test", i < OF_NAME ? 0 : i - OF_NAME + 1);
-        sessions[i] = SSL_SESSION_dup(first);
-        CHECK(sessions[i]);
-        free(connection->expected);
-        connection->expected = strdup(name);
-        tls_sessions_keep(connection, sessions[i]);
-        tls_sessions_keep(connection, sessions[i]); /* it is known already */
-    }
-    /* The newest one of a name is offered; there are at most 256 names. */
-    int offered = 0;
-    for (int i = 0; i <= NAMES; i++) {
-        char name[20];
-        (void)snprintf(name, sizeof name, "%d.test", i);
-        tls_connection *other = tls_connection_new(client);
-        CHECK(other && tls_connection_expect(other, name));
-        const SSL_SESSION *session = SSL_get_session(other->ssl);
-        if (session) {
-            offered++;
-            CHECK(i > 0 && session == sessions[i + OF_NAME - 1]);
-        }
-        tls_connection_free(other);
-    }
-    CHECK_EQ(offered, 256);
-    for (int i = 0; i < NAMES + OF_NAME; i++)
-        SSL_SESSION_free(sessions[i]);
-    SSL_SESSION_free(first);
+    tls_sessions_keep(c.client.connection, session); /* without effect: no server is expected */
+    for (int i = 0; i < OF_NAME; i++)
+        copies[i] = keep_copy(c.client.connection, session, 0);
+    /* The newest one first. In TLS 1.3 each is offered once. */
+    for (int i = 0; i < OF_NAME; i++)
+        CHECK(offered_session(client, 0) == (i < OF_NAME_MAX ? copies[OF_NAME - 1 - i] : NULL));
+    for (int i = 0; i < OF_NAME; i++)
+        SSL_SESSION_free(copies[i]);
+    for (int i = 0; i < NAMES; i++)
+        copies[i] = keep_copy(c.client.connection, session, i);
+    for (int i = 0; i < NAMES; i++)
+        CHECK(offered_session(client, i) == (i < NAMES - NAMES_MAX ? NULL : copies[i]));
+    for (int i = 0; i < NAMES; i++)
+        SSL_SESSION_free(copies[i]);
+    SSL_SESSION_free(session);
     conversation_end(&c);
     release(client, server);
 }
