@@ -6,7 +6,7 @@ module ContextSpec (spec) where
 import Control.Concurrent (forkIO, threadDelay, yield)
 import Control.Concurrent.Async (forConcurrently_, mapConcurrently_, withAsync)
 import Control.Concurrent.MVar
-import Control.Exception (IOException, SomeException, finally, try)
+import Control.Exception (Exception (fromException), IOException, SomeAsyncException (..), finally, try, tryJust)
 import Control.Monad (forM_, replicateM, unless, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -147,6 +147,10 @@ spec = do
             body <- strictRequestBody request
             respond (responseLBS status200 [] body)
           number = B.drop 1 . rawPathInfo
+          -- The exception that ends the thread must end it.
+          synchronous failure = case fromException failure of
+            Just (SomeAsyncException _) -> Nothing
+            Nothing -> Just ()
           note what = atomicModifyIORef' wrong (\others -> (what : others, ()))
           ask seed request = do
             trailers <- getRequestTrailers request
@@ -155,7 +159,7 @@ spec = do
             sendEarlyHints request [("x-late", number request)]
             pauseTimeout request
             when (seed `mod` 7 == (0 :: Int)) (onDisconnect request (return ()) (threadDelay 100))
-            late <- try (getRequestBodyChunk request) :: IO (Either SomeException B.ByteString)
+            late <- tryJust synchronous (getRequestBodyChunk request)
             either
               (const (return ()))
               (\bytes -> unless (B.isPrefixOf bytes (number request)) (note (number request, show bytes)))

@@ -119,7 +119,7 @@ spec = do
             receiveUntilThere "0\r\n\r\n" 1 0 first >>= (`shouldSatisfy` B.isSuffixOf "0\r\n\r\n") . fst
         map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
   describe "a small request" $
-    it "allocates at most 2.2 KB on the Haskell heap, everything counted" $
+    it "allocates at most 2 KB on the Haskell heap, everything counted" $
       withOtherServer 256 $ \port -> withConnection port $ \client -> do
         let times = 10000
             ask count = replicateM_ count (kept client)
@@ -127,7 +127,7 @@ spec = do
         before' <- askNumber "/allocated" client
         ask times
         after' <- askNumber "/allocated" client
-        (after' - before') `div` times `shouldSatisfy` (<= 2200)
+        (after' - before') `div` times `shouldSatisfy` (<= 2048)
   describe "a newcomer at the limit of connections" $
     it "costs no more where many are open than where few are" $ do
       let newcomers = 300
