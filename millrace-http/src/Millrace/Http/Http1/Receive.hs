@@ -47,6 +47,7 @@ receiveRequest connection = do
   if size > 0
     then acceptRequest connection size
     else if size == 0 then return NoMore else throwIO (invalidRequestFromError size)
+{-# INLINE receiveRequest #-}
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Heads
@@ -194,6 +195,7 @@ acceptRequest connection size = do
       | flags .&. flagHttps /= 0 && not (isProtected (connectionTransport connection)) = Just MisdirectedRequest
       | flags .&. flagExpectOther /= 0 = Just UnsupportedExpectation
       | otherwise = Nothing
+{-# INLINE acceptRequest #-}
 
 acceptBody :: Connection -> Ptr Word8 -> Int -> Maybe Int -> IO Next
 acceptBody connection bytes size known = do
