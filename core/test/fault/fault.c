@@ -70,10 +70,22 @@ static const failure *of_nothing(const failure *failures, unsigned count)
                                                                                             : NULL;
 }
 
+/* Whether calls of this function may fail (FAULTS_OF). */
+static bool is_wanted(const char *function)
+{
+    const char *word = getenv("FAULTS_OF");
+    if (!word)
+        return true;
+    for (size_t length; (length = strcspn(word, " ")) > 0; word += length + (word[length] == ' '))
+        if (strncmp(function, word, length) == 0)
+            return true;
+    return false;
+}
+
 /* The failure that this call should report, or NULL. */
 static const failure *due(const char *function, const failure *failures, unsigned count)
 {
-    if (!shared || atomic_fetch_add(&shared->calls, 1) + 1 != shared->failing)
+    if (!shared || !is_wanted(function) || atomic_fetch_add(&shared->calls, 1) + 1 != shared->failing)
         return of_nothing(failures, count);
     shared->function = function;
     shared->variants = count;

@@ -17,7 +17,7 @@
  * one does. Without memory, some functions of a simulated machine print a message and end the process.
  *
  * FAULTS in the environment: how many random calls fail (MILLRACE_FIRST_SEED); "all"; or the number of one call, as
- * "#12".
+ * "#12". FAULTS_OF: only calls of functions whose names begin with one of these words.
  */
 typedef enum fault_ends { FAULT_REACHES_ITS_CALLER, FAULT_MAY_END_THE_PROCESS } fault_ends;
 

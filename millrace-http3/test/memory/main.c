@@ -5,6 +5,7 @@
 #include "client.h"
 #include "http3_internal.h"
 #include "http3_memory.h"
+#include "parts.h"
 #include "threads.h"
 #include "world.h"
 
@@ -39,6 +40,15 @@ static http3_counts counts_of(const world *w)
     http3_counts counts;
     http3_count(w->endpoint, &counts);
     return counts;
+}
+
+static int all_complete_or_over(world *w)
+{
+    for (uint32_t i = 0; i < w->client_count; i++)
+        for (uint32_t k = 0; !w->clients[i]->is_over && k < w->clients[i]->exchange_count; k++)
+            if (!w->clients[i]->exchanges[k]->is_closed)
+                return 0;
+    return 1;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -308,6 +318,31 @@ static void retry(uintptr_t argument)
     end_world(w);
 }
 
+/* A client whose token looks like that of a Retry is told that it is wrong, and no connection begins (RFC 9000, section
+   8.1.3). */
+static void wrong_token(uintptr_t argument)
+{
+    static const uint8_t token[60] = {NGTCP2_CRYPTO_TOKEN_MAGIC_RETRY2, 1, 2, 3}, other[60] = {1, 2, 3};
+    (void)argument;
+    world *w = ordinary_world(23);
+    client_settings settings = ordinary;
+    settings.token = token;
+    settings.token_length = sizeof token;
+    client *c = new_client(w, &settings);
+    CHECK(run_until(w, all_over, 10 * SECOND));
+    CHECK(!c->is_established);
+    CHECK_EQ(c->error.error_code, NGTCP2_INVALID_TOKEN);
+    CHECK_EQ(counts_of(w).connections, 0);
+    /* One that looks like nothing known is ignored. */
+    settings.token = other;
+    client *ignored = new_client(w, &settings);
+    request(ignored, 1000, 0);
+    run_for(w, 5 * SECOND);
+    CHECK(ignored->is_established && ignored->exchanges[0]->is_closed);
+    check_exchange(ignored->exchanges[0]);
+    end_world(w);
+}
+
 static void version_negotiation(uintptr_t argument)
 {
     (void)argument;
@@ -526,6 +561,74 @@ static void sudden_end(uintptr_t argument)
     run_for(w, SECOND);
     CHECK(c->is_over);
     CHECK_EQ(c->error.error_code, HTTP3_NO_ERROR);
+    end_world(w);
+}
+
+/* Of several connections the one with this number ends. */
+static void one_end(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(21);
+    client *clients[3];
+    for (int i = 0; i < 3; i++) {
+        clients[i] = new_client(w, &ordinary);
+        request(clients[i], 10000000, 0);
+    }
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, 100 * MILLISECOND); /* the handshakes are complete for the server, too */
+    uint64_t numbers[3];
+    http3_change change;
+    int count = 0;
+    while (count < 3 && http3_next_change(w->endpoint, &change))
+        if (change.kind == HTTP3_OPENED)
+            numbers[count++] = change.connection;
+    CHECK_EQ(count, 3);
+    http3_end_one(w->endpoint, UINT64_MAX, w->now);
+    http3_end_one(w->endpoint, numbers[1], w->now);
+    run_for(w, SECOND);
+    http3_end_one(w->endpoint, numbers[1], w->now);
+    uint32_t over = 0;
+    for (int i = 0; i < 3; i++)
+        if (clients[i]->is_over) {
+            over++;
+            CHECK_EQ(clients[i]->error.error_code, HTTP3_NO_ERROR);
+        }
+    CHECK_EQ(over, 1);
+    CHECK(run_until(w, all_complete_or_over, 60 * SECOND));
+    end_world(w);
+}
+
+/* Collects one batch. Returns the flags. */
+static uint64_t collect_one(world *w, http_sender sender)
+{
+    static uint8_t bytes[HTTP3_COLLECT_MIN];
+    http3_gso_batch batch;
+    return http3_collect(w->endpoint, &batch, 1, bytes, sizeof bytes, w->now, sender);
+}
+
+/* While a thread has the right to send, another one gets nothing. After a failure it gives the right back. */
+static void one_sender(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(22);
+    for (int i = 0; i < 3; i++)
+        new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, SECOND);
+    http3_close(w->endpoint, HTTP3_NO_ERROR, w->now); /* each client gets a datagram */
+    uint64_t flags = collect_one(w, HTTP_SENDER_NEW);
+    CHECK((uint32_t)flags == 1 && !(flags & (HTTP_IS_BUSY | HTTP_HAS_ENDED)));
+    flags = collect_one(w, HTTP_SENDER_NEW);
+    CHECK((uint32_t)flags == 0 && (flags & HTTP_IS_BUSY));
+    CHECK(!http3_needs_sender(w->endpoint));
+    http3_stop_sending(w->endpoint);
+    CHECK(http3_needs_sender(w->endpoint));
+    flags = collect_one(w, HTTP_SENDER_NEW);
+    CHECK((uint32_t)flags == 1 && !(flags & HTTP_IS_BUSY));
+    flags = collect_one(w, HTTP_SENDER_AGAIN);
+    CHECK((uint32_t)flags == 1);
+    flags = collect_one(w, HTTP_SENDER_AGAIN);
+    CHECK((uint32_t)flags == 0 && (flags & HTTP_HAS_ENDED));
     end_world(w);
 }
 
@@ -2239,6 +2342,8 @@ static const harness_test tests[] = {
     {"ends connections without requests", quiet_end, 0},
     {"ends gracefully", graceful_end, 0},
     {"ends at once", sudden_end, 0},
+    {"ends one connection", one_end, 0},
+    {"lets one thread send", one_sender, 0},
     {"finds the owner of a datagram", endpoint_ids, 0},
     {"refuses what HTTP/1 and HTTP/2 refuse", refusals, 0},
     {"refuses what is malformed, and nothing else", malformed, 128},
@@ -2266,6 +2371,7 @@ static const harness_test tests[] = {
     {"0-RTT: needs a token", early_refused, 1},
     {"0-RTT: serves nothing twice", early_repeated, 0},
     {"0-RTT: remembers what it has served", early_register, 0},
+    {"attack: a token of a Retry that is not the client's", wrong_token, 0},
     {"attack: amplification", amplification, 0},
     {"attack: unfinished handshakes, Retry", handshake_flood, 0},
     {"attack: unfinished handshakes, limit", handshake_limit, 0},
@@ -2301,6 +2407,10 @@ static const harness_test tests[] = {
     {"an idle connection's memory", idle_memory, 0},
     {"goes on after its memory was packed", rest, 30},
     {"many threads", many_threads, 0},
+    {"follows frames in any pieces", frames_in_pieces, 0},
+    {"follows frames at their limits", frames_at_limits, 0},
+    {"blocks of memory, packed and not", memory_blocks, 0},
+    {"refuses credentials", credentials_refused, 0},
 };
 
 int main(int argc, char **argv)
