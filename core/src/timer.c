@@ -57,11 +57,31 @@ static uint64_t attention_tick(uint64_t slot_number, unsigned level)
     return level == 0 ? slot_number : first_tick(slot_number - 1, level);
 }
 
-/* Appends a timer to its slot. A timer that is due already goes into the slot that is due now. */
-static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick)
+static bool is_occupied(const mr_timer_wheel *wheel, unsigned level, unsigned slot)
 {
-    uint64_t tick = due_tick > wheel->now_tick ? due_tick : wheel->now_tick;
-    unsigned level = level_of(wheel->now_tick, tick);
+    return wheel->occupied[level][slot / MR_WHEEL_TURN] >> slot % MR_WHEEL_TURN & 1;
+}
+
+/* A timer that is due already goes into the slot that is due now. */
+static uint64_t tick_from_now(const mr_timer_wheel *wheel, uint64_t due_tick)
+{
+    return due_tick > wheel->now_tick ? due_tick : wheel->now_tick;
+}
+
+/* The level for a timer that is armed now. Where timers for the same tick still wait in a slot of a coarser level, it goes
+ * behind them: timers of one tick fire in the order in which they were armed. */
+static unsigned level_behind_others(const mr_timer_wheel *wheel, uint64_t tick)
+{
+    unsigned finest = level_of(wheel->now_tick, tick), level = MR_WHEEL_LEVELS - 1;
+    while (level > finest && !is_occupied(wheel, level, (unsigned)slot_number(tick, level) % MR_WHEEL_SLOTS))
+        level--;
+    return level;
+}
+
+/* Appends a timer to its slot of a level. */
+static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick, unsigned level)
+{
+    uint64_t tick = tick_from_now(wheel, due_tick);
     uint64_t number = slot_number(tick, level), attention = attention_tick(number, level);
     unsigned slot = (unsigned)number % MR_WHEEL_SLOTS;
     mr_timer **head = &wheel->slots[level][slot];
@@ -78,6 +98,13 @@ static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick)
     timer->previous = (*head)->previous;
     timer->previous->next = timer;
     timer->next->previous = timer;
+}
+
+/* Appends a timer that has left its slot to the one where it belongs now. */
+static void insert_again(mr_timer_wheel *wheel, mr_timer *timer)
+{
+    uint64_t due_tick = timer->position.tick;
+    insert(wheel, timer, due_tick, level_of(wheel->now_tick, tick_from_now(wheel, due_tick)));
 }
 
 static void unlink_timer(mr_timer_wheel *wheel, mr_timer *timer)
@@ -134,7 +161,7 @@ void mr_timer_arm(mr_timer_wheel *wheel, mr_timer *timer, uint64_t deadline_ns)
         unlink_timer(wheel, timer);
     else
         wheel->armed++;
-    insert(wheel, timer, tick);
+    insert(wheel, timer, tick, level_behind_others(wheel, tick_from_now(wheel, tick)));
 }
 
 /* The number of a level's first occupied slot, or NEVER_TICK. No occupied slot lies before now. */
@@ -190,7 +217,7 @@ static bool cascade_slot(mr_timer_wheel *wheel, unsigned level, unsigned slot, u
             return false;
         --*moves;
         unlink_timer(wheel, timer);
-        insert(wheel, timer, timer->position.tick);
+        insert_again(wheel, timer);
     }
     return true;
 }
@@ -214,7 +241,7 @@ static mr_timer *take_due(mr_timer_wheel *wheel, unsigned *moves)
             return NULL;
         --*moves;
         unlink_timer(wheel, timer);
-        insert(wheel, timer, timer->position.tick);
+        insert_again(wheel, timer);
     }
     return NULL;
 }
@@ -279,7 +306,7 @@ static uint64_t check_slot(const mr_timer_wheel *wheel, unsigned level, unsigned
             count++;
             timer = timer->next;
         } while (timer != first);
-    MR_CHECK((first != NULL) == (wheel->occupied[level][slot / MR_WHEEL_TURN] >> slot % MR_WHEEL_TURN & 1));
+    MR_CHECK((first != NULL) == is_occupied(wheel, level, slot));
     return count;
 }
 

@@ -11,6 +11,8 @@
  *
  * Moving a deadline to a later moment is one store: the timer stays in its slot, and moves to the right one when its
  * old slot is due.
+ *
+ * Timers of one tick fire in the order in which they were armed, apart from those whose deadlines were moved.
  */
 #ifndef MILLRACE_TIMER_H
 #define MILLRACE_TIMER_H

@@ -251,7 +251,35 @@ static void random_walks_agree_with_the_model(uintptr_t unused)
     }
 }
 
-/* Timers of one tick come in some order, others in the order of their ticks. */
+/* Also while the timers of a coarse slot are moved a few at a time, and others are armed for the same ticks. */
+static void timers_of_one_tick_fire_in_the_order_of_arming(uintptr_t unused)
+{
+    enum { COUNT = 100000, SPAN = 64 * 64 * 3 };
+    static mr_timer timers[COUNT];
+    static size_t last_of[SPAN + 16];
+    mr_timer_wheel wheel;
+    uint64_t random = harness_first_seed(), tick = 0;
+    size_t armed = 0, fired = 0;
+    (void)unused;
+    memset(timers, 0, sizeof timers);
+    memset(last_of, 0, sizeof last_of);
+    mr_timer_wheel_init(&wheel, 0);
+    while (tick < SPAN || fired < armed) {
+        for (int i = 0; i < 12 && armed < COUNT && tick < SPAN; i++) {
+            uint64_t due = tick + 1 + harness_random(&random) % (SPAN - tick);
+            mr_timer_arm(&wheel, &timers[armed++], (due | 15) * TICK_NS);
+        }
+        unsigned moves = harness_random(&random) % 20;
+        tick += harness_random(&random) % 2;
+        for (mr_timer *timer; (timer = mr_timer_expire(&wheel, tick * TICK_NS, &moves)); fired++) {
+            size_t number = (size_t)(timer - timers) + 1;
+            CHECK(last_of[timer->position.tick] < number);
+            last_of[timer->position.tick] = number;
+        }
+    }
+}
+
+/* Timers of several ticks fire in the order of their ticks. */
 static void order_of_ticks(uintptr_t unused)
 {
     enum { COUNT = 5000 };
@@ -358,6 +386,7 @@ const harness_test timer_tests[] = {
     UNIT(timer, the_end_of_time),
     UNIT(timer, sleeping_until_next_terminates),
     UNIT(timer, random_walks_agree_with_the_model),
+    UNIT(timer, timers_of_one_tick_fire_in_the_order_of_arming),
     UNIT(timer, order_of_ticks),
     UNIT(timer, sorting_is_spread),
     UNIT(timer, years_at_once),
