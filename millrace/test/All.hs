@@ -43,6 +43,7 @@ import qualified TimeoutSpec
 import qualified TimerSpec
 import qualified ToolkitSpec
 import qualified TransferSpec
+import qualified UnixPathSpec
 import qualified UnixSpec
 import qualified WaitSpec
 import qualified WaitersSpec
@@ -69,6 +70,7 @@ spec = do
   ConnectSpec.spec
   ToolkitSpec.spec
   DatagramSpec.spec
+  UnixPathSpec.spec
   UnixSpec.spec
   SpliceSpec.spec
   OptionSpec.spec

@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #ifdef __GLIBC__
 #include <gnu/lib-names.h>
@@ -100,9 +102,57 @@ int mrh_duplicate(int descriptor)
     ON_DESCRIPTOR(-EOPNOTSUPP, fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
 }
 
+#ifdef __linux__
+
+/* Copies the path of the address, if it is one of a socket in the file system. */
+static bool path_of(const struct sockaddr *address, socklen_t length, char path[static sizeof(struct sockaddr_un)])
+{
+    size_t start = offsetof(struct sockaddr_un, sun_path);
+    if (length <= start || length > sizeof(struct sockaddr_un) || address->sa_family != AF_UNIX)
+        return false;
+    memcpy(path, (const char *)address + start, length - start);
+    path[length - start] = '\0';
+    return path[0] != '\0';
+}
+
+/* Whether the path is that of a socket which no program has any more. */
+static bool is_left_behind(const char *path, const struct sockaddr *address, socklen_t length)
+{
+    struct stat found;
+    if (lstat(path, &found) != 0 || !S_ISSOCK(found.st_mode))
+        return false;
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCKET_FLAGS, 0);
+    bool is_refused = probe >= 0 && connect(probe, address, length) != 0 && errno == ECONNREFUSED;
+    if (probe >= 0)
+        close(probe);
+    return is_refused;
+}
+
+/* The file of a Unix socket stays when its program ends, and nothing can be bound to its path. So such a file is
+ * replaced. On other systems a live server with a full queue refuses connections, too. */
+static int bind_here(int descriptor, const struct sockaddr *address, socklen_t length)
+{
+    char path[sizeof(struct sockaddr_un)];
+    int result = bind(descriptor, address, length);
+    if (result == 0 || errno != EADDRINUSE || !path_of(address, length, path))
+        return result;
+    bool is_free = is_left_behind(path, address, length) && unlink(path) == 0;
+    errno = EADDRINUSE;
+    return is_free ? bind(descriptor, address, length) : -1;
+}
+
+#else
+
+static int bind_here(int descriptor, const struct sockaddr *address, socklen_t length)
+{
+    return bind(descriptor, address, length);
+}
+
+#endif
+
 int mrh_bind(int descriptor, const struct sockaddr *address, socklen_t length)
 {
-    ON_DESCRIPTOR(mr_machine_bind(machine, descriptor, address, length), bind(descriptor, address, length));
+    ON_DESCRIPTOR(mr_machine_bind(machine, descriptor, address, length), bind_here(descriptor, address, length));
 }
 
 int mrh_listen(int descriptor, int backlog)

@@ -210,7 +210,9 @@ socketPair family kind@(GeneralSocketType typeNumber) protocol = handOver (\(one
         return (first, second)
       _ -> error "Millrace.Socket.socketPair: two elements were asked for"
 
--- | Binds the socket to a local address. Does not block.
+-- | Binds the socket to a local address. On Linux, a socket file that a dead program has left at a path is replaced, as
+-- by "Network.Socket"; one that a program has, and any other file, is not. Two programs that bind to the same path at
+-- the same time may both succeed, before they listen: the later one has the path. Does not block.
 bind :: Socket -> SockAddr -> IO ()
 bind s address = withAddress "Millrace.Socket.bind" s address $ \pointer size ->
   void $
