@@ -35,7 +35,8 @@ bool tls_context_groups(tls_context *context, const char *names);
 /* The application protocols (ALPN), the preferred one first. Before each is a byte with its length. */
 bool tls_context_protocols(tls_context *context, const uint8_t *list, size_t length);
 
-typedef enum { TLS_PEER_NOT_ASKED, TLS_PEER_ASKED, TLS_PEER_REQUIRED } tls_peer_certificate;
+/* TLS_PEER_UNVERIFIED asks the peer, and accepts whatever certificate it has, if it proves that it has its key. */
+typedef enum { TLS_PEER_NOT_ASKED, TLS_PEER_ASKED, TLS_PEER_REQUIRED, TLS_PEER_UNVERIFIED } tls_peer_certificate;
 bool tls_context_verify(tls_context *context, tls_peer_certificate peer);
 bool tls_context_trust_system(tls_context *context);
 

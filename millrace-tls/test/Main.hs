@@ -1,7 +1,9 @@
 -- | The tests of @millrace-tls@, on the backend that the environment names.
 module Main (main) where
 
+import qualified ClientCertificateSpec
 import qualified EndSpec
+import qualified GroupSpec
 import qualified HandshakeSpec
 import qualified KeyLogSpec
 import qualified PeerClientSpec
@@ -20,6 +22,8 @@ main = do
   hspec . aroundAll withCredentials $ do
     describe "a connection" $ do
       describe "handshake" HandshakeSpec.spec
+      describe "the exchange of keys" GroupSpec.spec
+      describe "clients' certificates" ClientCertificateSpec.spec
       describe "receive" ReceiveSpec.spec
       describe "send" SendSpec.spec
       describe "the end" EndSpec.spec

@@ -36,7 +36,7 @@ import Millrace.Socket (Socket)
 import Millrace.Tls.Certificate
 import Millrace.Tls.Error
 import Millrace.Tls.Internal.Context
-import Millrace.Tls.Internal.TlsCalls (peerAsked, peerNotAsked, peerRequired)
+import Millrace.Tls.Internal.TlsCalls (peerAsked, peerNotAsked, peerRequired, peerUnverified)
 import Millrace.Tls.Internal.TlsConnection
 import Millrace.Tls.Settings
 
@@ -77,6 +77,10 @@ data ClientCertificates
     Asked Trust
   | -- | A client without a certificate is refused.
     Required Trust
+  | -- | A client may have no certificate. If it has one, it must prove that it has its key, and nothing else is verified:
+    -- anybody can make such a certificate. The program must decide by the certificate
+    -- ('Millrace.Tls.Connection.negotiatedPeerCertificate') whom it serves.
+    AskedUnverified
   deriving (Show)
 
 -- | A server with one identity, and defaults for the rest: no application protocols, no client certificates.
@@ -122,6 +126,7 @@ build ring settings = do
     NotAsked -> useTrust context peerNotAsked Nothing
     Asked trust -> useTrust context peerAsked (Just trust)
     Required trust -> useTrust context peerRequired (Just trust)
+    AskedUnverified -> useTrust context peerUnverified Nothing
   useIdentities context (serverIdentities settings)
   staple context (serverIdentities settings)
   useTickets context ring (serverTickets settings)

@@ -28,12 +28,14 @@ data Algorithms = Algorithms
     ciphersFor13 :: !(Maybe [String]),
     -- | Ciphers for TLS 1.2: @ECDHE-ECDSA-AES128-GCM-SHA256@.
     ciphersFor12 :: !(Maybe [String]),
-    -- | Groups for the exchange of keys: @X25519@, @P-256@.
+    -- | Groups for the exchange of keys: @X25519MLKEM768@, @X25519@, @P-256@.
     keyGroups :: !(Maybe [String])
   }
   deriving (Eq, Show)
 
--- | TLS 1.2 and 1.3; AES-128 and X25519 are preferred, because they are cheap and strong.
+-- | TLS 1.2 and 1.3. AES-128 and X25519 are preferred, because they are cheap and strong. Before X25519 comes
+-- X25519MLKEM768 where OpenSSL knows it (from 3.5 on): it is X25519 together with an exchange that a quantum computer
+-- cannot break.
 defaultAlgorithms :: Algorithms
 defaultAlgorithms = Algorithms minBound maxBound Nothing Nothing Nothing
 

@@ -111,8 +111,8 @@ data TLSSettings = TLSSettings
     -- | Ciphers by OpenSSL's names, those of TLS 1.3 beginning with @TLS_@. A version for which none is named keeps its
     -- defaults. Default: none.
     tlsCiphers :: ![String],
-    -- | Groups for the key exchange by OpenSSL's names, the preferred one first. Default: none, which means X25519,
-    -- P-256, P-384.
+    -- | Groups for the key exchange by OpenSSL's names, the preferred one first. Default: none, which means
+    -- X25519MLKEM768 (if OpenSSL knows it), X25519, P-256, P-384.
     tlsKeyGroups :: ![String],
     -- | Application protocols (ALPN), the preferred one first. 'Nothing' stands for @h2@, @http/1.1@ and @http/1.0@, of
     -- which 'Network.Wai.Handler.MillraceTLS.runTLS' leaves out what the server's settings disable

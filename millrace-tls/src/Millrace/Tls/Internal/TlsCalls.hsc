@@ -84,6 +84,7 @@ module Millrace.Tls.Internal.TlsCalls
     peerNotAsked,
     peerAsked,
     peerRequired,
+    peerUnverified,
     version12,
     version13,
 
@@ -319,12 +320,13 @@ foreign import ccall unsafe "tls_certificate_ends" c_certificateEnds :: Ptr X509
 ticketKeySize :: Int
 ticketKeySize = #{const TLS_TICKET_KEY_SIZE}
 
-roleClient, roleServer, peerNotAsked, peerAsked, peerRequired, version12, version13 :: CInt
+roleClient, roleServer, peerNotAsked, peerAsked, peerRequired, peerUnverified, version12, version13 :: CInt
 roleClient = #{const TLS_CLIENT}
 roleServer = #{const TLS_SERVER}
 peerNotAsked = #{const TLS_PEER_NOT_ASKED}
 peerAsked = #{const TLS_PEER_ASKED}
 peerRequired = #{const TLS_PEER_REQUIRED}
+peerUnverified = #{const TLS_PEER_UNVERIFIED}
 version12 = #{const TLS1_2_VERSION}
 version13 = #{const TLS1_3_VERSION}
 
