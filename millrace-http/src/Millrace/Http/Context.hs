@@ -10,6 +10,7 @@ module Millrace.Http.Context
     pauseTimeout,
     getFileInfo,
     sendEarlyHints,
+    earlyHintsBy,
     sendInterim,
     resetRequest,
     isConnected,
@@ -80,7 +81,10 @@ liftedBy :: IO () -> Request -> Request
 liftedBy lift request = request {vault = Vault.insert liftKey lift (vault request)}
 
 contextOf :: Request -> Maybe Context
-contextOf request = Vault.lookup contextKey (vault request)
+contextOf request = contextIn (vault request)
+
+contextIn :: Vault.Vault -> Maybe Context
+contextIn = Vault.lookup contextKey
 
 -- | Lifts the only limit that counts the application's own time: from now on
 -- 'Network.Wai.Handler.Millrace.setTotalTimeout' does not concern this request, for example because its response is a
@@ -110,7 +114,11 @@ getFileInfo request path = case contextOf request of
 --
 -- > sendEarlyHints request [("Link", "</style.css>; rel=preload; as=style")]
 sendEarlyHints :: Request -> ResponseHeaders -> IO ()
-sendEarlyHints request = sendInterim request (mkStatus 103 (C8.pack "Early Hints"))
+sendEarlyHints request = earlyHintsBy (vault request)
+
+-- | 'sendEarlyHints' for the request with this vault.
+earlyHintsBy :: Vault.Vault -> ResponseHeaders -> IO ()
+earlyHintsBy belongings = sendInterimBy belongings (mkStatus 103 (C8.pack "Early Hints"))
 
 -- | Sends an interim response, such as 102 (Processing), at once. The status is from 102 to 199: the server itself
 -- sends
@@ -119,7 +127,10 @@ sendEarlyHints request = sendInterim request (mkStatus 103 (C8.pack "Early Hints
 --
 -- > sendInterim request (mkStatus 102 "Processing") []
 sendInterim :: Request -> Status -> ResponseHeaders -> IO ()
-sendInterim request status@(Status code _) fields = forM_ (contextOf request) $ \(Context exchange _) -> do
+sendInterim request = sendInterimBy (vault request)
+
+sendInterimBy :: Vault.Vault -> Status -> ResponseHeaders -> IO ()
+sendInterimBy belongings status@(Status code _) fields = forM_ (contextIn belongings) $ \(Context exchange _) -> do
   when (code < 102 || code > 199) (throwIO (InvalidStatusCode code))
   ifServing exchange (either throwIO (inform exchange status) (hintFields fields))
 

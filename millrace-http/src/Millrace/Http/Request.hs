@@ -1,4 +1,5 @@
 {-# LANGUAGE BangPatterns #-}
+{-# LANGUAGE CPP #-}
 -- wai before 3.2.4 has no other name for setting the body.
 {-# OPTIONS_GHC -Wno-deprecations #-}
 
@@ -31,6 +32,9 @@ import Foreign.ForeignPtr (ForeignPtr)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
+#if MIN_VERSION_wai(3,2,5)
+import Millrace.Http.Context (earlyHintsBy)
+#endif
 import Millrace.Http.Http1.Wire
 import Millrace.Http.Multiplexed.Head (Security (..))
 import qualified Millrace.Http.Multiplexed.Head as Stream
@@ -98,6 +102,15 @@ methodNumbered :: Int -> ByteString
 methodNumbered = unsafeAt methods
 {-# INLINE methodNumbered #-}
 
+-- The request with the function that WAI has for early hints since 3.2.5.
+hinting :: Vault -> Request -> Request
+#if MIN_VERSION_wai(3,2,5)
+hinting vault request = request {Wai.requestSendEarlyHints = earlyHintsBy vault}
+#else
+hinting _ request = request
+#endif
+{-# INLINE hinting #-}
+
 ------------------------------------------------------------------------------------------------------------------------
 -- HTTP/1
 
@@ -134,7 +147,7 @@ makeRequest parser bytes size transport vault body bodyLength = do
       !userAgentValue = valueAt copy userAgent
       !secure = isProtected transport
       !peer = transportPeer transport
-  return
+  return . hinting vault $
     defaultRequest
       { Wai.requestMethod = method,
         Wai.httpVersion = version,
@@ -199,24 +212,25 @@ makeStreamRequest version seen copyTo peer security vault body bodyLength = do
   protocol <- part copy Stream.headProtocolSlice
   let path = if C8.null given then C8.pack "/" else given
       request =
-        defaultRequest
-          { Wai.requestMethod = method,
-            Wai.httpVersion = version,
-            Wai.rawPathInfo = path,
-            Wai.rawQueryString = query,
-            Wai.requestHeaders = fieldsOf copy,
-            Wai.isSecure = security == Protected,
-            Wai.remoteHost = peer,
-            Wai.pathInfo = decodePathSegments path,
-            Wai.queryString = parseQuery query,
-            Wai.requestBody = body,
-            Wai.vault = vault,
-            Wai.requestBodyLength = bodyLength,
-            Wai.requestHeaderHost = host,
-            Wai.requestHeaderRange = range,
-            Wai.requestHeaderReferer = referer,
-            Wai.requestHeaderUserAgent = userAgent
-          }
+        hinting vault $
+          defaultRequest
+            { Wai.requestMethod = method,
+              Wai.httpVersion = version,
+              Wai.rawPathInfo = path,
+              Wai.rawQueryString = query,
+              Wai.requestHeaders = fieldsOf copy,
+              Wai.isSecure = security == Protected,
+              Wai.remoteHost = peer,
+              Wai.pathInfo = decodePathSegments path,
+              Wai.queryString = parseQuery query,
+              Wai.requestBody = body,
+              Wai.vault = vault,
+              Wai.requestBodyLength = bodyLength,
+              Wai.requestHeaderHost = host,
+              Wai.requestHeaderRange = range,
+              Wai.requestHeaderReferer = referer,
+              Wai.requestHeaderUserAgent = userAgent
+            }
   return (request, if C8.null protocol then Nothing else Just protocol)
   where
     part = partOf seen
