@@ -1,0 +1,68 @@
+-- | "Network.Socket" with Millrace's sockets ("Millrace.Socket" says what they guarantee). Not there are @recvBufMsg@,
+-- @sendBufMsg@ and their types: "Millrace.Socket.Unix" passes descriptors and credentials.
+module Network.Socket
+  ( module Millrace.Socket,
+
+    -- * Messages in memory
+    recvBufFrom,
+    sendBufTo,
+
+    -- * Waiting by transactions
+    waitReadSocketSTM,
+    waitAndCancelReadSocketSTM,
+    waitWriteSocketSTM,
+    waitAndCancelWriteSocketSTM,
+
+    -- * Older names
+    fdSocket,
+    touchSocket,
+  )
+where
+
+import Control.Monad.STM (STM)
+import Data.ByteString.Unsafe (unsafePackCStringLen, unsafeUseAsCStringLen)
+import Foreign.C.Types (CInt)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (Ptr, castPtr)
+import Millrace.Socket
+import Millrace.Socket.Datagram (recvFrom, sendTo)
+import Millrace.Wait (threadWaitReadSTM, threadWaitWriteSTM)
+import System.Posix.Types (Fd (..))
+
+-- | Waits for a message, and writes at most this many bytes of it into memory. Returns their number, and the sender.
+recvBufFrom :: Socket -> Ptr a -> Int -> IO (Int, SockAddr)
+recvBufFrom s memory size = do
+  (bytes, sender) <- recvFrom s size
+  unsafeUseAsCStringLen bytes $ \(start, count) -> do
+    copyBytes memory (castPtr start) count
+    return (count, sender)
+
+-- | Sends a message from memory. Returns the number of bytes sent.
+sendBufTo :: Socket -> Ptr a -> Int -> SockAddr -> IO Int
+sendBufTo s memory size receiver = do
+  bytes <- unsafePackCStringLen (castPtr memory, size)
+  sendTo s bytes receiver
+
+-- | A transaction that succeeds when the socket is readable.
+waitReadSocketSTM :: Socket -> IO (STM ())
+waitReadSocketSTM s = fst <$> waitAndCancelReadSocketSTM s
+
+-- | A transaction that succeeds when the socket is readable, and an action that ends the wait.
+waitAndCancelReadSocketSTM :: Socket -> IO (STM (), IO ())
+waitAndCancelReadSocketSTM s = withFdSocket s (threadWaitReadSTM . Fd)
+
+-- | A transaction that succeeds when the socket is writable.
+waitWriteSocketSTM :: Socket -> IO (STM ())
+waitWriteSocketSTM s = fst <$> waitAndCancelWriteSocketSTM s
+
+-- | A transaction that succeeds when the socket is writable, and an action that ends the wait.
+waitAndCancelWriteSocketSTM :: Socket -> IO (STM (), IO ())
+waitAndCancelWriteSocketSTM s = withFdSocket s (threadWaitWriteSTM . Fd)
+
+-- | The socket's descriptor, which is valid until the socket is closed.
+fdSocket :: Socket -> IO CInt
+fdSocket = unsafeFdSocket
+
+-- | Does nothing: a socket stays open until it is closed.
+touchSocket :: Socket -> IO ()
+touchSocket _ = return ()
