@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check check-instructions coverage docs deb test-packages release-check bench bench-compare clean
+.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check check-instructions coverage docs deb test-packages release-check release bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 30
@@ -93,6 +93,9 @@ test-packages: ## build and test the packages on Debian 12 and 13, in clean root
 
 release-check: ## what is missing before a release: VERSION=0.1.0
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/release/check $(VERSION)
+
+release: ## source archives that compile alone, documentation and the commands that publish: VERSION=0.1.0
+	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/release/make $(VERSION)
 
 bench: build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
 	@scripts/install-packages test bench
