@@ -497,7 +497,7 @@ void keys_change(uintptr_t version)
     tls_context *client = new_client_context(usual_credentials(), (int)version);
     tls_context *server = new_server_context(usual_credentials(), (int)version);
     int changes = 0;
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
         conversation c;
         conversation_begin(&c, client, server, 20000, seed);
         while (conversation_turn(&c)) {
