@@ -1,5 +1,7 @@
 {-# LANGUAGE CPP #-}
+#if MIN_VERSION_wai(3,2,5)
 {-# LANGUAGE OverloadedStrings #-}
+#endif
 
 -- | The function that WAI itself has for early hints since 3.2.5.
 module EarlyHintsSpec (spec) where

@@ -9,6 +9,7 @@ import qualified ConnectionSpec
 import qualified ContextSpec
 import qualified ContinueSpec
 import qualified DateSpec
+import qualified EarlyHintsSpec
 import qualified EntityTagSpec
 import qualified EvictionSpec
 import Examples (isAbout, runExamples)
@@ -115,6 +116,7 @@ specs = do
   RefusedAnswerSpec.spec
   ClientSpec.spec
   ContextSpec.spec
+  EarlyHintsSpec.spec
   InterfaceSpec.spec
   SettingSpec.spec
   LimitSpec.spec
