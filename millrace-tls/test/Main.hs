@@ -3,6 +3,7 @@ module Main (main) where
 
 import qualified ClientCertificateSpec
 import qualified EndSpec
+import qualified ErrorSpec
 import qualified GroupSpec
 import qualified HandshakeSpec
 import qualified KeyLogSpec
@@ -28,6 +29,7 @@ main = do
       describe "send" SendSpec.spec
       describe "the end" EndSpec.spec
     describe "a refusal" RefusalSpec.spec
+    describe "the text of a failure" ErrorSpec.spec
     describe "a session" ResumptionSpec.spec
     describe "the log of secrets" KeyLogSpec.spec
     describe "a peer" $ do
