@@ -2293,7 +2293,7 @@ static void rest(uintptr_t argument)
                 request(c, random_below(w, 30000), random_below(w, 2) ? random_below(w, 30000) : 0);
             if (c->is_confirmed && random_below(w, 5) == 0)
                 rebind(c);
-            if (c->is_confirmed && random_below(w, 5) == 0)
+            if (c->is_confirmed && !c->is_over && random_below(w, 5) == 0)
                 (void)ngtcp2_conn_initiate_key_update(c->quic, w->now);
             CHECK(run_until(w, all_complete, 600 * SECOND));
             run_for(w, random_below(w, 1000) * MILLISECOND); /* together less than the idle time */
