@@ -32,6 +32,7 @@ import qualified Millrace.Cli.LogSpec
 import qualified Millrace.Cli.NameSpec
 import qualified Millrace.Cli.Observe.AccessLogSpec
 import qualified Millrace.Cli.Observe.MetricsSpec
+import qualified Millrace.Cli.PasswordAttackSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.SecuritySpec
 import qualified Millrace.Cli.Serve.CheckSpec
@@ -114,7 +115,9 @@ specs = do
   describe "Run" Millrace.Cli.Serve.CheckSpec.spec
   describe "Run" Millrace.Cli.Serve.RunLimitSpec.spec
   describe "Run" Millrace.Cli.Serve.RunSpec.spec
-  describe "Security" Millrace.Cli.SecuritySpec.spec
+  describe "Security" $ do
+    Millrace.Cli.SecuritySpec.spec
+    Millrace.Cli.PasswordAttackSpec.spec
   describe "ServiceManager" Millrace.Cli.Serve.ServiceManagerSpec.spec
   describe "TLS" Millrace.Cli.Serve.TlsSpec.spec
   describe "HTTP/3" Millrace.Cli.Serve.Http3Spec.spec

@@ -22,6 +22,7 @@ module ProgramClients
     untilTrue,
     refusals,
     receiveToEnd,
+    answerTo,
   )
 where
 
@@ -199,3 +200,8 @@ receiveToEnd client = ByteString.concat <$> go
     go = do
       bytes <- Network.recv client 65536
       if ByteString.null bytes then pure [] else (bytes :) <$> go
+
+-- | Sends a request, and receives until the server closes the connection.
+answerTo :: Server -> ByteString.ByteString -> IO ByteString.ByteString
+answerTo server text =
+  within 30 "an answer" . withClient server $ \client -> Network.sendAll client text >> receiveToEnd client

@@ -22,7 +22,7 @@
 /* Whether an allocation of the code under test has failed during this input. Only with faults.c. */
 extern int fault_has_happened(void) __attribute__((weak));
 
-/* A copy in memory of its own; never NULL. */
+/* A copy in separate memory; never NULL. */
 static inline uint8_t *exact_copy(const uint8_t *bytes, size_t length)
 {
     uint8_t *copy = malloc(length > 0 ? length : 1);

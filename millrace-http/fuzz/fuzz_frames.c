@@ -187,7 +187,7 @@ static void client_step(uint8_t kind, input *in)
     }
 }
 
-/* The client ends its side. When the handlers have ended and all is sent, nothing is left, and the driver is told. */
+/* The client ends its side. When the handlers have ended and all is sent, nothing is left, and the driver learns it. */
 static void end_input(void)
 {
     http_stream *stream;

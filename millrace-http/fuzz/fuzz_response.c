@@ -14,7 +14,7 @@ typedef struct input {
     const uint8_t *at, *end;
 } input;
 
-/* The next piece, in memory of its own. */
+/* The next piece, in separate memory. */
 static uint8_t *take_piece(input *in, size_t *length)
 {
     *length = in->at < in->end ? *in->at++ : 0;

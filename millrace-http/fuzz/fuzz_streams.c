@@ -2,7 +2,7 @@
  * fuzz_streams.c - the HTTP/2 engine between an honest client and handlers that do anything in any order, with a model
  * of what must hold: bodies arrive whole and in order in both directions, windows and the number of streams are
  * respected, nothing is reset without a reason, and in the end every finished answer has arrived. If memory was short
- * (faults.c), a handler or the client is told so, or all of it holds.
+ * (faults.c), a handler or the client gets an error, or all of it holds.
  */
 #include "fuzz_http2.h"
 
@@ -39,7 +39,7 @@ static struct {
     int64_t server_window, initial_server_window; /* the server's windows */
     int64_t window, initial_window;               /* the client's */
     int is_over, is_ending, is_sending;
-    int is_told; /* somebody was told that memory was short */
+    int is_told; /* somebody got an error because memory was short */
     int has_failed;
 } w;
 

@@ -1,7 +1,7 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Attacks by clients of HTTP/2, and what they may cost. The server is a process of its own, with default limits
+-- | Attacks by clients of HTTP/2, and what they may cost. The server is a separate process, with default limits
 -- except for shorter times. While an attack runs, another connection asks and must be answered soon, and the server may
 -- use only so much processor time and memory. How soon is judged by a second server, which nobody attacks, on the same
 -- machine.

@@ -180,7 +180,7 @@ spec = describe "HTTP/2" $ do
         Server.answerBytes answer,
         Server.answerIsCutOff answer
       )
-    -- What observers are told of an extended CONNECT.
+    -- The reports that observers get about an extended CONNECT.
     toldOf use = do
       told <- newEmptyMVar
       withServer (setOnAnswer (putMVar told)) (rawly use) $ \port -> withHttp2 port $ \http2 -> do

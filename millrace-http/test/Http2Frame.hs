@@ -321,7 +321,7 @@ tableSize = hpackInteger 5 0x20
 hpackString :: ByteString -> ByteString
 hpackString bytes = hpackInteger 7 0 (B.length bytes) <> bytes
 
--- | @hpackInteger bits pattern number@: in so many bits of the first byte, whose other bits are given.
+-- | @hpackInteger bits pattern number@: in this many bits of the first byte, whose other bits are given.
 hpackInteger :: Int -> Word8 -> Int -> ByteString
 hpackInteger bits pattern' number
   | number < limit = B.singleton (pattern' .|. fromIntegral number)

@@ -9,6 +9,7 @@ import qualified ConnectionSpec
 import qualified ContextSpec
 import qualified ContinueSpec
 import qualified DateSpec
+import qualified DescriptorSpec
 import qualified EarlyHintsSpec
 import qualified EntityTagSpec
 import qualified EvictionSpec
@@ -50,6 +51,7 @@ import qualified RefusedAnswerSpec
 import qualified RepresentationSpec
 import qualified RequestBodySpec
 import qualified ResourceSpec
+import qualified ResourceSupport
 import qualified RespondSpec
 import qualified ResponseSpec
 import ServerProcess (roleOfThisProcess)
@@ -66,7 +68,7 @@ main :: IO ()
 main = do
   role <- roleOfThisProcess
   case role of
-    Just "resources" -> ResourceSpec.serveInherited
+    Just "resources" -> ResourceSupport.serveInherited
     Just "attacked" -> Http2Attack.serveAttacked
     Just other -> fail ("no server is called " ++ other)
     Nothing -> runExamples isLeftOut specs
@@ -125,6 +127,7 @@ specs = do
   PipelineSpec.spec
   describe "the presence of clients" PresenceSpec.spec
   ProxySpec.spec
+  DescriptorSpec.spec
   ResourceSpec.spec
   Http2AttackSpec.spec
   Http2FrameAttackSpec.spec

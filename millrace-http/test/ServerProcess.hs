@@ -1,4 +1,4 @@
--- | Runs servers in processes of their own, by starting this program again. So the tests do not affect their limits,
+-- | Runs servers in separate processes, by starting this program again. So the tests do not affect their limits,
 -- their memory and their processor time.
 module ServerProcess
   ( ServerProcess (..),

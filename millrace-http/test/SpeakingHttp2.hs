@@ -222,8 +222,8 @@ sendRequest connection stream text = do
         (scheme, authority, path) = case B.breakSubstring "://" target of
           (_, "") -> ("http", "", target)
           (named', after) ->
-            let (authority, behind) = C8.break (`C8.elem` "/?") (B.drop 3 after)
-             in (named', authority, if B.isPrefixOf "/" behind then behind else "/" <> behind)
+            let (host, behind) = C8.break (`C8.elem` "/?") (B.drop 3 after)
+             in (named', host, if B.isPrefixOf "/" behind then behind else "/" <> behind)
 
 linesOf :: ByteString -> [ByteString]
 linesOf text

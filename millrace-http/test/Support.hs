@@ -328,7 +328,7 @@ receiveResponse client@(Client _ held) = within "a response" (go B.empty)
         Just (reply, rest) -> reply <$ writeIORef held rest
         Nothing -> go all'
 
--- | Sends bytes on a connection of their own and returns everything until the server closes.
+-- | Sends bytes on a new connection and returns everything until the server closes.
 exchange :: Reachable server => server -> ByteString -> IO ByteString
 exchange port bytes = withConnection port $ \client -> send client bytes >> receiveAll client
 

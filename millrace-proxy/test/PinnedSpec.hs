@@ -22,7 +22,7 @@ spec = do
       withTarget (authenticating scheme (putMVar ended)) $ \target -> withFront quiet [target] $ \port -> do
         withClient port $ \client -> do
           authenticate scheme client
-          -- Others get connections of their own, before and after.
+          -- Others get separate connections, before and after.
           forM_ [1 .. 5 :: Int] $ \_ -> do
             ask port plain >>= (`shouldBe` "nobody") . bodyOf
             asked client "" `shouldReturn` "somebody"

@@ -29,7 +29,7 @@ data Direction
     TwoUploads
   deriving (Eq, Show)
 
--- | Accepts a body of any size, except for one path, and answers a GET with so many bytes.
+-- | Accepts a body of any size, except for one path, and answers a GET with this many bytes.
 application :: Int -> Application
 application size request respond
   | rawPathInfo request == lazyPath = threadDelay 600000000 >> respond (responseLBS status200 [] "late")
@@ -42,7 +42,7 @@ application size request respond
 lazyPath :: ByteString
 lazyPath = "/lazy"
 
--- | Requests on a connection of their own, whose body or whose response's body has this many bytes. Returns how many
+-- | Requests on a new connection, whose body or whose response's body has this many bytes. Returns how many
 -- nanoseconds passed from the first request to the end of the last response.
 transfer :: Direction -> Int -> SockAddr -> IO Word64
 transfer direction size address = bracket (socket AF_INET Stream defaultProtocol) close $ \connection -> do

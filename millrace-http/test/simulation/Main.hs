@@ -129,7 +129,7 @@ withServer served use = do
   threadDelay 400000000 -- all stalls and all deadlines are over by then
   either (throwIO :: SomeException -> IO a) return result
 
--- | /size/tag: answers with so many bytes that depend on the tag, in one piece or in many. A body is sent back.
+-- | /size/tag: answers with this many bytes that depend on the tag, in one piece or in many. A body is sent back.
 application :: Application
 application request respond = case (requestMethod request, pathInfo request) of
   ("POST", _) -> strictRequestBody request >>= respond . responseLBS status200 (tagOf request)

@@ -726,7 +726,7 @@ static void refusals(uintptr_t argument)
     end_world(w);
 }
 
-/* A client that is answered before it has sent everything is told to stop. */
+/* A client that is answered before it has sent everything is asked to stop. */
 static void early_answer(uintptr_t argument)
 {
     (void)argument;
@@ -756,7 +756,7 @@ static void early_answer(uintptr_t argument)
     end_world(w);
 }
 
-/* Takes the request that waits from the application, and answers it with so many bytes, and perhaps more later. */
+/* Takes the request that waits from the application, and answers it with this many bytes, and perhaps more later. */
 static http_stream *answer_by_hand(world *w, uint32_t length, int is_whole)
 {
     static uint8_t body[20000];
@@ -857,7 +857,7 @@ static void end_without_window(uintptr_t argument)
     CHECK(whole > 0 && cut > 0);
 }
 
-/* Clients that are told to stop get their answers whole, although they reset their side meanwhile. */
+/* Clients that are asked to stop get their answers whole, although they reset their side meanwhile. */
 static void early_large_answer(uintptr_t argument)
 {
     (void)argument;
@@ -1638,7 +1638,7 @@ static int is_told(world *w)
     return w->clients[0]->goaways > 0;
 }
 
-/* A client that sends packets without any use, while it has a request. If it stops when it is told, it gets the
+/* A client that sends packets without any use, while it has a request. If it stops when it is asked to, it gets the
    answer. */
 static void useless_packets(uintptr_t stops)
 {
@@ -1670,7 +1670,7 @@ static void useless_packets(uintptr_t stops)
     end_world(w);
 }
 
-/* After as many requests as a client may make it is told to stop, and its connection ends when it has the answers. */
+/* After as many requests as a client may make it is asked to stop, and its connection ends when it has the answers. */
 static void request_limit(uintptr_t argument)
 {
     (void)argument;

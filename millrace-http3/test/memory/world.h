@@ -167,7 +167,7 @@ void inject(world *w, uint16_t number, uint16_t port, const uint8_t *bytes, size
 /* Lets the endpoint send. */
 void flush_endpoint(world *w);
 
-/* Runs until the condition holds, or for so long. Returns whether it holds. */
+/* Runs until the condition holds, or for this time. Returns whether it holds. */
 int run_until(world *w, int (*holds)(world *w), uint64_t limit);
 void run_for(world *w, uint64_t time);
 int all_complete(world *w);

@@ -236,7 +236,7 @@ data Owner = Anybody | ThisClient
   deriving (Eq)
 
 -- A target that negotiates its version is asked for HTTP/2 until it has chosen HTTP/1.1.
-passTo :: Proxy -> ForwardedRequest -> Member -> IO Result
+passTo :: Proxy -> ForwardedRequest -> Member -> IO ForwardOutcome
 passTo proxy forwarded member = case targetScheme (memberTarget member) of
   Http -> overVersion1
   Https1 -> overVersion1
@@ -250,7 +250,7 @@ passTo proxy forwarded member = case targetScheme (memberTarget member) of
     overVersion2 =
       passOnStream (proxySettings proxy) (proxySecured proxy) forwarded member >>= maybe overVersion1 return
 
-passInBytes :: Proxy -> ForwardedRequest -> Origin -> Member -> IO Result
+passInBytes :: Proxy -> ForwardedRequest -> Origin -> Member -> IO ForwardOutcome
 passInBytes proxy forwarded origin member = mask $ \restore -> do
   kept <- if origin == FromPool then takeKept else return Nothing
   case kept of

@@ -112,11 +112,11 @@ poolSettings maker ender =
 -- | A pool. Any number of threads may use it.
 data Pool a = Pool
   { poolOf :: !(PoolSettings a),
-    poolState :: !(IORef (State a)),
+    poolState :: !(IORef (PoolState a)),
     poolSweeper :: !ThreadId
   }
 
-data State a = State
+data PoolState a = PoolState
   { -- | The idle things, the one that was used last first: its memory is in the processor's caches, and the others can
     -- grow old.
     idle :: [Item a],
@@ -190,7 +190,7 @@ data PoolStatus = PoolStatus
 -- Does not block.
 newPool :: PoolSettings a -> IO (Pool a)
 newPool settings = mask_ $ do
-  state <- newIORef (State [] 0 IntMap.empty 0 0 False (Counts 0 0 0 0))
+  state <- newIORef (PoolState [] 0 IntMap.empty 0 0 False (Counts 0 0 0 0))
   let sweeping = do
         threadDelay (max 10000 (min 1000000000 (poolIdle settings `div` 4)))
         sweep settings state
@@ -270,7 +270,7 @@ acquire deadline pool@Pool {poolState} = do
     Shut -> throwIO PoolClosed
 
 -- Threads that wait come first: a thing that was put back is given to one of them and never idle.
-find :: Int -> Int -> MVar (Grant a) -> State a -> (State a, Found a)
+find :: Int -> Int -> MVar (Grant a) -> PoolState a -> (PoolState a, Found a)
 find limit capability signal state
   | isClosed state = (state, Shut)
   | (item, others) : _ <- near ++ picks = (state {idle = others}, Found item)
@@ -372,7 +372,7 @@ putBack Pool {poolOf, poolState} item =
 -- The waiting thread that is served next, if a thing comes back on this capability. One of the same capability is woken
 -- without a signal to another OS thread, and the thing's descriptor stays with one loop. So one of the first few that
 -- wait there is served, but only eight times in a row before the thread that has waited longest.
-nextOn :: Int -> State a -> Maybe (MVar (Grant a), State a)
+nextOn :: Int -> PoolState a -> Maybe (MVar (Grant a), PoolState a)
 nextOn capability state = case filter isNear (take nearMax (IntMap.toAscList (waiting state))) of
   (number, Waiter _ signal) : _
     | Just number == (fst <$> IntMap.lookupMin (waiting state)) -> first
@@ -385,29 +385,29 @@ nextOn capability state = case filter isNear (take nearMax (IntMap.toAscList (wa
     nearMax = 8
 
 -- The thread that has waited longest.
-longestWaiting :: State a -> Maybe (MVar (Grant a), State a)
+longestWaiting :: PoolState a -> Maybe (MVar (Grant a), PoolState a)
 longestWaiting state = case IntMap.minView (waiting state) of
   Just (Waiter _ signal, others) -> Just (signal, state {waiting = others, passedOver = 0})
   Nothing -> Nothing
 
-discard :: PoolSettings a -> IORef (State a) -> Item a -> IO ()
+discard :: PoolSettings a -> IORef (PoolState a) -> Item a -> IO ()
 discard settings state item = end settings state item `finally` allowOneMore state
 
 -- Ends a thing, and still counts it in 'total'.
-end :: PoolSettings a -> IORef (State a) -> Item a -> IO ()
+end :: PoolSettings a -> IORef (PoolState a) -> Item a -> IO ()
 end settings state item = do
   count state (\counts -> counts {ended = ended counts + 1})
   poolEnd settings (content item) `onSync` return ()
 
 -- Lets one more thing be made: by a waiting thread, if there is one.
-allowOneMore :: IORef (State a) -> IO ()
+allowOneMore :: IORef (PoolState a) -> IO ()
 allowOneMore reference =
   join $
     atomicModifyIORef' reference $ \state -> case longestWaiting state of
       Just (signal, others) -> (others, putMVar signal MayMake)
       Nothing -> (state {total = total state - 1}, return ())
 
-sweep :: PoolSettings a -> IORef (State a) -> IO ()
+sweep :: PoolSettings a -> IORef (PoolState a) -> IO ()
 sweep settings reference = mask_ $ do
   now <- monotonicNanoseconds
   let isOver item = now - lastUsed item > micro (poolIdle settings) || now - born item > micro (poolAge settings)
@@ -416,12 +416,12 @@ sweep settings reference = mask_ $ do
   discardAll settings reference over
 
 -- Ends all of these things, even if ending one of them is interrupted.
-discardAll :: PoolSettings a -> IORef (State a) -> [Item a] -> IO ()
+discardAll :: PoolSettings a -> IORef (PoolState a) -> [Item a] -> IO ()
 discardAll settings state = foldr (\item others -> discard settings state item `finally` others) (return ())
 
 ------------------------------------------------------------------------------------------------------------------------
 
-count :: IORef (State a) -> (Counts -> Counts) -> IO ()
+count :: IORef (PoolState a) -> (Counts -> Counts) -> IO ()
 count reference change = atomicModifyIORef' reference (\state -> (state {counts = change (counts state)}, ()))
 
 micro :: Int -> Word64

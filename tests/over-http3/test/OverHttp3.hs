@@ -45,7 +45,7 @@ leftOut :: [String]
 leftOut =
   [ "over memory", -- they use no connection
     "has the reason phrase that was sent", -- one of them is for a connection without protection
-    -- They start servers of their own.
+    -- They start other servers.
     "an asynchronous exception that is bottom",
     -- One thread serves all connections. Who throws to it ends the server.
     "does not come between what onOpen does and its end",
@@ -61,7 +61,7 @@ ofFrames =
     "must be recognised within the time of a head",
     "alone refuses HTTP/1",
     "closes without an answer of HTTP/1",
-    -- Windows: heads count for them in HTTP/3, and a client that is answered early is told to stop. The tests in memory
+    -- Windows: heads count for them in HTTP/3, and a client that is answered early is asked to stop. The tests in memory
     -- have both, and priorities.
     "what its window permits",
     "while its client sends more than that",

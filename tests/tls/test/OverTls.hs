@@ -35,7 +35,7 @@ leftOut =
     -- They see connections that end before a handshake.
     "onOpen",
     "the connection is closed, and counted no longer",
-    -- They start servers of their own, without TLS.
+    -- They start other servers, without TLS.
     "runSettings",
     "an exception thrown to the server"
   ]

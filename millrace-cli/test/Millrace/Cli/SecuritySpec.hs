@@ -4,23 +4,13 @@
 module Millrace.Cli.SecuritySpec (spec) where
 
 import AttackPaths
-import Control.Concurrent (forkIO)
-import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
-import Control.Exception (bracket, evaluate)
 import Control.Monad (forM, forM_, replicateM)
-import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isPrint)
-import Data.List (isInfixOf, isPrefixOf, partition, sort)
-import GHC.Clock (getMonotonicTimeNSec)
-import Millrace.Cli.Middleware.BasicAuthentication (asking, readUsers, sameBytes, waitingMax)
-import Network.HTTP.Types (status200, statusCode)
-import qualified Network.Socket as Network
-import qualified Network.Socket.ByteString as Network
-import Network.Wai (defaultRequest, requestHeaders, responseHeaders, responseLBS, responseStatus)
-import Network.Wai.Internal (ResponseReceived (..))
+import Data.List (isInfixOf, isPrefixOf)
 import Program
+import ProgramClients (answerTo)
 import Site (withDirectory, write)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
@@ -43,7 +33,7 @@ spec = do
     forM_ [[], ["--cache-seconds", "0"], ["--spa"], ["--listing"]] $ \options ->
       withServer (["serve", folder </> "root", "--port", "0"] <> options) $ \server -> do
         forM_ (concatMap (\target -> [target, target <> "/", "/sub/.." <> target]) attackPaths) $ \target -> do
-          answer <- request server ("GET " <> target <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+          answer <- answerTo server ("GET " <> target <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
           (target, answer) `shouldSatisfy` \(_, found) ->
             not ("secret" `ByteString.isInfixOf` found)
               && ( any (`ByteString.isPrefixOf` found) ["HTTP/1.1 404 ", "HTTP/1.1 400 "]
@@ -92,7 +82,7 @@ spec = do
                 field
                   <> "\r\n\r\n"
               ]
-              $ request server
+              $ answerTo server
           signalServer sigTERM server
           waitForExit 30 server `shouldReturn` ExitSuccess
         logged <- Char8.lines <$> ByteString.readFile (folder </> "log")
@@ -125,7 +115,7 @@ spec = do
           ]
         withServer ["run", folder </> "m.yaml"] $ \server -> do
           let asked path more =
-                request server ("GET " <> path <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" <> more <> "\r\n")
+                answerTo server ("GET " <> path <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" <> more <> "\r\n")
           asked "/admin/x" "Authorization: Basic YTpi\r\n" >>= (`shouldSatisfy` Char8.isSuffixOf "secret")
           asked "/other;v=1/x%2Fy" "" >>= (`shouldSatisfy` Char8.isSuffixOf "open")
           let beginnings =
@@ -202,7 +192,7 @@ spec = do
       forM_ ["0-", "0-,0-", "-999999", "0-999999,1-999999,2-999999", "5-6,0-", "0-0,1-1"] $ \range -> do
         let many = ByteString.intercalate "," (replicate 200 range)
         answer <-
-          request server ("GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes=" <> many <> "\r\nConnection: close\r\n\r\n")
+          answerTo server ("GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes=" <> many <> "\r\nConnection: close\r\n\r\n")
         (range, ByteString.length answer) `shouldSatisfy` (< 1010000) . snd
   it "compresses a file once however many ask for it, and never what clients send" . withDirectory $ \folder -> do
     write folder "zeros.txt" (ByteString.replicate 8000000 0x30)
@@ -234,73 +224,6 @@ spec = do
           ]
           ""
       bomb `shouldBe` "405"
-  it "takes as long to refuse a name that does not exist as a wrong password" . withDirectory $ \folder -> do
-    write folder "site/index.html" "one"
-    hashes <- forM ["somebody", "another"] $ \name ->
-      (\hash -> name <> ":" <> hash)
-        <$> readProcess "openssl" ["passwd", "-6", "-salt", "rounds=50000$abcdefgh", "secret"] ""
-    writeFile (folder </> "users") (concat hashes)
-    writeFile
-      (folder </> "m.yaml")
-      (unlines ["listen: {http: 127.0.0.1:0}", "sites: {users: " <> folder </> "users, files: " <> folder </> "site}"])
-    withServer ["run", folder </> "m.yaml"] $ \server -> do
-      let refusing credentials = do
-            start <- getMonotonicTimeNSec
-            answer <-
-              request
-                server
-                ("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic " <> credentials <> "\r\nConnection: close\r\n\r\n")
-            end <- getMonotonicTimeNSec
-            answer `shouldSatisfy` ByteString.isPrefixOf "HTTP/1.1 401 "
-            pure (fromIntegral (end - start) :: Double)
-      -- In turn, so that a busy machine concerns both. Without the care for unknown names the ratio is a twentieth.
-      ratio <- middle <$> replicateM 15 ((/) <$> refusing "bm9ib2R5OndvbmRlcg==" <*> refusing "c29tZWJvZHk6d29uZGVy")
-      ratio `shouldSatisfy` \found -> found > 0.5 && found < 2
-  it "lets no crowd that guesses make a queue without end" $ do
-    hash <- readProcess "openssl" ["passwd", "-6", "-salt", "rounds=20000$abcdefgh", "secret"] ""
-    users <- readUsers (Char8.pack ("somebody:" <> hash)) >>= either fail pure
-    guarded <- asking "here" users
-    let login secret = do
-          answer <- newEmptyMVar
-          let from = defaultRequest {requestHeaders = [("Authorization", "Basic c29tZWJvZHk6" <> secret)]}
-          ResponseReceived <-
-            guarded
-              (\_ respond -> respond (responseLBS status200 [] ""))
-              from
-              (\response -> ResponseReceived <$ putMVar answer response)
-          (\response -> (statusCode (responseStatus response), lookup "Retry-After" (responseHeaders response)))
-            <$> takeMVar answer
-        atOnce = mapM (\secret -> newEmptyMVar >>= \end -> end <$ forkIO (login secret >>= putMVar end))
-        right = "c2VjcmV0"
-    -- One user with many requests waits for one turn.
-    atOnce (replicate 300 right) >>= mapM takeMVar >>= (`shouldBe` replicate 300 (200, Nothing))
-    crowd <- atOnce [Char8.pack (show number) | number <- [1000 .. 1299 :: Int]]
-    -- Who has logged in before does not wait for them.
-    login right `shouldReturn` (200, Nothing)
-    answers <- mapM takeMVar crowd
-    let (refused, others) = partition ((== 401) . fst) answers
-    -- A few more than fit into the queue, if the first ones are done before the last ones have come.
-    length refused `shouldSatisfy` \count -> count > waitingMax && count < 200
-    others `shouldSatisfy` all (== (503, Just "5"))
-    -- The queue is empty again.
-    atOnce [Char8.pack (show number) | number <- [2000 .. 2000 + waitingMax]]
-      >>= mapM takeMVar
-      >>= (`shouldSatisfy` all ((== 401) . fst))
-  it "compares a password that was right before in a time that does not tell where it differs" $ do
-    let password = ByteString.replicate 200000 0x61
-        differingAt position =
-          ByteString.concat [ByteString.take position password, "b", ByteString.drop (position + 1) password]
-        comparing other = do
-          start <- getMonotonicTimeNSec
-          same <- evaluate (sameBytes password other)
-          end <- getMonotonicTimeNSec
-          same `shouldBe` False
-          pure (fromIntegral (end - start) :: Double)
-        (early, late) = (differingAt 0, differingAt 199999)
-    mapM_ evaluate [early, late]
-    -- A comparison that stops at the first difference has a ratio of a thousandth.
-    ratio <- middle <$> replicateM 21 ((/) <$> comparing early <*> comparing late)
-    ratio `shouldSatisfy` \found -> found > 0.5 && found < 2
   it "has a page in the guide whose tests exist" $ do
     page <- lines <$> readFile "../docs/guide/security.md"
     let rows = filter ("| " `isPrefixOf`) page
@@ -310,23 +233,9 @@ spec = do
       content <- readFile ("../" <> file)
       (file, name) `shouldSatisfy` ((`isInfixOf` content) . snd)
   where
-    middle found = sort found !! (length found `div` 2)
     -- Pairs of a file and a test, written `FILE`: "TEST".
     quoted text = case break (== '`') text of
       (_, _ : rest) | (file, _ : more) <- break (== '`') rest -> case more of
         ':' : ' ' : '"' : named -> let (name, others) = break (== '"') named in (file, name) : quoted (drop 1 others)
         _ -> quoted more
       _ -> []
-
--- | What the server sends until it closes the connection.
-request :: Server -> ByteString -> IO ByteString
-request server text = bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
-  Network.connect
-    client
-    (Network.SockAddrInet (fromIntegral (serverPort server)) (Network.tupleToHostAddress (127, 0, 0, 1)))
-  Network.sendAll client text
-  ByteString.concat <$> within 30 "an answer" (received client)
-  where
-    received client = do
-      bytes <- Network.recv client 65536
-      if ByteString.null bytes then pure [] else (bytes :) <$> received client

@@ -7,7 +7,7 @@ import qualified Data.ByteString.Internal as BI
 import qualified Data.ByteString.Unsafe as BU
 import Data.Int (Int64)
 import Foreign.Ptr (castPtr)
-import Millrace.Http.Foreign (currentSeconds, dateLength, readDate, writeDate)
+import Millrace.Http.SystemCalls (currentSeconds, dateLength, readDate, writeDate)
 import System.IO.Unsafe (unsafeDupablePerformIO)
 
 -- | Seconds since 1970, leap seconds not counted.

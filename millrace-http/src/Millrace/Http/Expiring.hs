@@ -33,16 +33,16 @@ data Expiring key a = Expiring
     weightMax :: !Int,
     -- The action that disposes of an entry that has left the map.
     discard :: !(a -> IO ()),
-    content :: !(IORef (Content key a)),
+    content :: !(IORef (ExpiringTable key a)),
     -- Whether a sweep is scheduled.
     sweeping :: !(IORef Bool)
   }
 
 -- The total weight of the entries, and the entries.
-data Content key a = Content !Int !(Map key (Entry a))
+data ExpiringTable key a = ExpiringTable !Int !(Map key (ExpiringEntry a))
 
 -- The time when the entry expires, its weight, and the value.
-data Entry a = Entry !Deadline !Int a
+data ExpiringEntry a = ExpiringEntry !Deadline !Int a
 
 -- | @newExpiring lifeMicros weightMax discard@ makes an empty map. @discard@ runs for each entry that leaves the map:
 -- within twice its life, or when others take its place. It runs masked, and must not throw or wait. With a life of 0
@@ -50,7 +50,7 @@ data Entry a = Entry !Deadline !Int a
 --
 -- > pages <- newExpiring 1000000 512 close
 newExpiring :: Int -> Int -> (a -> IO ()) -> IO (Expiring key a)
-newExpiring life most action = Expiring life most action <$> newIORef (Content 0 Map.empty) <*> newIORef False
+newExpiring life most action = Expiring life most action <$> newIORef (ExpiringTable 0 Map.empty) <*> newIORef False
 
 -- | Whether the life of its entries is 0.
 remembersNothing :: Expiring key a -> Bool
@@ -59,10 +59,10 @@ remembersNothing expiring = lifeMicros expiring == 0
 -- | Looks up a key. The value may be discarded at any moment. O(log n), without a lock. Does not block.
 recall :: Ord key => Expiring key a -> key -> IO (Maybe a)
 recall expiring key = do
-  Content _ entries <- readIORef (content expiring)
+  ExpiringTable _ entries <- readIORef (content expiring)
   case Map.lookup key entries of
     Nothing -> return Nothing
-    Just (Entry end _ value) -> do
+    Just (ExpiringEntry end _ value) -> do
       isOver <- hasPassed end
       return (if isOver then Nothing else Just value)
 
@@ -75,24 +75,24 @@ remember expiring key weight value
   | remembersNothing expiring = discard expiring value
   | otherwise = mask_ $ do
     end <- deadlineAfter (lifeMicros expiring)
-    atomicModifyIORef' (content expiring) (insert (weightMax expiring) key (Entry end weight value))
+    atomicModifyIORef' (content expiring) (insert (weightMax expiring) key (ExpiringEntry end weight value))
       >>= mapM_ (discard expiring)
     scheduleSweep expiring
 
 -- The new content, and the entries that have left it.
-insert :: Ord key => Int -> key -> Entry a -> Content key a -> (Content key a, [a])
-insert most key entry@(Entry _ weight _) (Content total entries)
-  | heavier <= most = (Content heavier (Map.insert key entry entries), map valueOf before)
-  | otherwise = (Content weight (Map.singleton key entry), map valueOf (Map.elems entries))
+insert :: Ord key => Int -> key -> ExpiringEntry a -> ExpiringTable key a -> (ExpiringTable key a, [a])
+insert most key entry@(ExpiringEntry _ weight _) (ExpiringTable total entries)
+  | heavier <= most = (ExpiringTable heavier (Map.insert key entry entries), map valueOf before)
+  | otherwise = (ExpiringTable weight (Map.singleton key entry), map valueOf (Map.elems entries))
   where
     before = maybe [] pure (Map.lookup key entries)
     heavier = total + weight - sum (map weightOf before)
 
-weightOf :: Entry a -> Int
-weightOf (Entry _ weight _) = weight
+weightOf :: ExpiringEntry a -> Int
+weightOf (ExpiringEntry _ weight _) = weight
 
-valueOf :: Entry a -> a
-valueOf (Entry _ _ value) = value
+valueOf :: ExpiringEntry a -> a
+valueOf (ExpiringEntry _ _ value) = value
 
 scheduleSweep :: Expiring key a -> IO ()
 scheduleSweep expiring = do
@@ -108,19 +108,19 @@ sweep expiring = mask_ $ do
   where
     goOn = do
       atomicWriteIORef (sweeping expiring) False
-      Content _ left <- readIORef (content expiring)
+      ExpiringTable _ left <- readIORef (content expiring)
       unless (Map.null left) (scheduleSweep expiring)
 
-forgetDead :: Deadline -> Content key a -> (Content key a, [a])
-forgetDead now (Content total entries) =
-  (Content (total - sum (fmap weightOf dead)) alive, map valueOf (Map.elems dead))
+forgetDead :: Deadline -> ExpiringTable key a -> (ExpiringTable key a, [a])
+forgetDead now (ExpiringTable total entries) =
+  (ExpiringTable (total - sum (fmap weightOf dead)) alive, map valueOf (Map.elems dead))
   where
-    (dead, alive) = Map.partition (\(Entry end _ _) -> end <= now) entries
+    (dead, alive) = Map.partition (\(ExpiringEntry end _ _) -> end <= now) entries
 
 -- | Discards all entries, at once.
 forgetAll :: Expiring key a -> IO ()
 forgetAll expiring = mask_ $ do
-  Content _ old <- exchange (content expiring) (Content 0 Map.empty)
+  ExpiringTable _ old <- exchange (content expiring) (ExpiringTable 0 Map.empty)
   mapM_ (discard expiring . valueOf) old
 
 -- The entry that was there before.

@@ -28,7 +28,7 @@ import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Http.Date (Seconds, formatHttpDate)
 import Millrace.Http.Exception (usingFile)
 import Millrace.Http.Expiring
-import Millrace.Http.Foreign
+import Millrace.Http.SystemCalls
 import Millrace.Operation (failure)
 import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
 import System.IO.Error (isFullError)

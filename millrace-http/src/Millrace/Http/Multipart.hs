@@ -18,7 +18,7 @@ import qualified Data.ByteString.Internal as Internal
 import qualified Data.ByteString.Lazy as Lazy
 import Foreign.C.Error (Errno (..), errnoToIOError)
 import Millrace.Http.ByteRange (ByteRange (..), contentRange, rangeLength)
-import Millrace.Http.Foreign (fillRandom)
+import Millrace.Http.SystemCalls (fillRandom)
 import Network.Wai (StreamingBody)
 
 -- | A multipart body.

@@ -1,8 +1,8 @@
 -- | A request that is being passed on to a target, and its outcome. Must not know: sockets.
 module Millrace.Proxy.ForwardedRequest
   ( ForwardedRequest (..),
-    Result (..),
-    Next (..),
+    ForwardOutcome (..),
+    RetryDecision (..),
     isRepeatable,
     noteProblem,
     onExceptionResponse,
@@ -44,12 +44,12 @@ data ForwardedRequest = ForwardedRequest
   }
 
 -- | The outcome of passing a request on.
-data Result
+data ForwardOutcome
   = Delivered !ResponseReceived
-  | Failed !Problem !Next
+  | Failed !Problem !RetryDecision
 
 -- | Whether another target may be tried after a problem.
-data Next = TryOthers | GiveUp
+data RetryDecision = TryOthers | GiveUp
 
 -- | Whether the request may be sent twice.
 isRepeatable :: ForwardedRequest -> Bool

@@ -32,10 +32,10 @@ data Pool = Pool
 
 -- The kept connections and their number. The latest one is first: it is in the caches, and the others can grow old.
 data Stack
-  = Open !Int [Kept]
+  = Open !Int [IdleConnection]
   | Closed
 
-data Kept = Kept !Link !Word64
+data IdleConnection = IdleConnection !Link !Word64
 
 -- | A pool: the largest number of connections, and how many microseconds each is kept.
 newPool :: Int -> Int -> IO Pool
@@ -61,12 +61,12 @@ takeLink pool = do
   where
     fromOthers [] = return Nothing
     fromOthers (stack : others) = atomicModifyIORef' stack pop >>= maybe (fromOthers others) checked
-    checked (Kept link since) = do
+    checked (IdleConnection link since) = do
       now <- monotonicNanoseconds
       quiet <- if now - since > poolNanoseconds pool then return False else linkIsQuiet link
       if quiet then return (Just link) else linkClose link >> takeLink pool
 
-pop :: Stack -> (Stack, Maybe Kept)
+pop :: Stack -> (Stack, Maybe IdleConnection)
 pop (Open count (first : others)) = (Open (count - 1) others, Just first)
 pop stack = (stack, Nothing)
 
@@ -78,7 +78,7 @@ keepLink pool link = mask_ $ do
   join (atomicModifyIORef' own (push now))
   where
     push now stack = case stack of
-      Open count others | count < poolMax pool -> (Open (count + 1) (Kept link now : others), return ())
+      Open count others | count < poolMax pool -> (Open (count + 1) (IdleConnection link now : others), return ())
       _ -> (stack, linkClose link)
 
 -- | The number of connections that are kept. Does not block.
@@ -103,10 +103,10 @@ tidyPool pool = do
   forM_ (allVariables (poolStacks pool)) $ \stack -> do
     over <- readIORef stack >>= filterM (isOver now) . linksOf
     -- Two that were kept in the same nanosecond are closed together, which harms nobody.
-    let isOne (Kept _ since) = since `elem` [moment | Kept _ moment <- over]
+    let isOne (IdleConnection _ since) = since `elem` [moment | IdleConnection _ moment <- over]
     unless (null over) $ closing [stack] (without isOne)
   where
-    isOver now (Kept link since)
+    isOver now (IdleConnection link since)
       | now > since && now - since > poolNanoseconds pool = return True
       | otherwise = linkHasEnded link
     linksOf (Open _ ones) = ones
@@ -129,6 +129,6 @@ closePool pool = closing (allVariables (poolStacks pool)) end
     end Closed = (Closed, [])
 
 -- Closes the connections that a change takes out of these stacks.
-closing :: [IORef Stack] -> (Stack -> (Stack, [Kept])) -> IO ()
+closing :: [IORef Stack] -> (Stack -> (Stack, [IdleConnection])) -> IO ()
 closing stacks change =
-  forM_ stacks $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ (\(Kept link _) -> linkClose link)
+  forM_ stacks $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ (\(IdleConnection link _) -> linkClose link)

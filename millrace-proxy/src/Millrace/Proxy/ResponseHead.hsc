@@ -93,16 +93,16 @@ data Parsed
   deriving (Eq, Show)
 
 -- The fields that were found so far.
-data Found = Found
+data FoundFields = FoundFields
   { foundFields :: [Header],
     foundLength :: !(Maybe Int),
-    foundCoding :: !Coding,
+    foundCoding :: !TransferCoding,
     -- | The values of Connection, and those of Upgrade.
     foundOptions :: [ByteString],
     foundUpgrade :: [ByteString]
   }
 
-data Coding = NoCoding | ChunkedCoding
+data TransferCoding = NoCoding | ChunkedCoding
   deriving (Eq)
 
 -- | Parses a head at the beginning of these bytes.
@@ -187,7 +187,7 @@ concluded bytes parsed = do
         | otherwise = do
           field <- fieldAt bytes parsed (#{offset proxy_head, fields} + index * #{size proxy_field})
           either (return . Malformed) (go (index - 1)) (takeField field found)
-  go (count - 1) (Found [] Nothing NoCoding [] [])
+  go (count - 1) (FoundFields [] Nothing NoCoding [] [])
   where
     word = wordAt parsed
 
@@ -208,10 +208,10 @@ nameOf name = case ByteString.length name of
     oneOf (usual : others) = if CI.original usual == name then usual else oneOf others
     oneOf [] = CI.mk name
 
-data Version = Version10 | Version11
+data Http1Version = Version10 | Version11
   deriving (Eq)
 
-takeField :: Header -> Found -> Either String Found
+takeField :: Header -> FoundFields -> Either String FoundFields
 takeField field@(name, value) found = case ByteString.length folded of
   14 | folded == "content-length" -> takeLength
   17 | folded == "transfer-encoding" -> takeCoding
@@ -245,7 +245,7 @@ digitsOf value
   where
     isDigitByte byte = byte >= 48 && byte <= 57
 
-conclude :: Version -> Status -> Found -> Either String ResponseHead
+conclude :: Http1Version -> Status -> FoundFields -> Either String ResponseHead
 conclude version status found = do
   framing <- case (foundCoding found, foundLength found) of
     (ChunkedCoding, Just _) -> Left "both Content-Length and Transfer-Encoding"

@@ -41,10 +41,10 @@ data Slot = Slot
   { slotOpen :: [Connection],
     slotLeaving :: [Connection],
     slotOpening :: !(Maybe (MVar (Either SomeException Version))),
-    slotPhase :: !Phase
+    slotPhase :: !ConnectionPhase
   }
 
-data Phase = InUse | Over
+data ConnectionPhase = InUse | Over
   deriving (Eq)
 
 -- | Begins without connections. The number is the time for which an unused one is kept, in microseconds.

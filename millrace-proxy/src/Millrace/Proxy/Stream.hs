@@ -35,7 +35,7 @@ import Network.HTTP.Types
 import Network.Wai
 
 -- | Passes a request to a target over HTTP\/2. 'Nothing': it must go over HTTP\/1.1.
-passOnStream :: Settings -> Secured -> ForwardedRequest -> Member -> IO (Maybe Result)
+passOnStream :: Settings -> Secured -> ForwardedRequest -> Member -> IO (Maybe ForwardOutcome)
 passOnStream settings secured forwarded member = case composeFields scheme outgoing request of
   Left reason -> return (Just (Failed (Problem Nothing (BadRequest reason)) GiveUp))
   Right fields -> attempt (2 :: Int) (map sensible fields)

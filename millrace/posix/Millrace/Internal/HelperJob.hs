@@ -49,7 +49,7 @@ import System.IO.Error (illegalOperationErrorType, ioeSetErrorString, mkIOError)
 data Work
 
 -- | An @mrh_job@.
-data Running
+data RunningJob
 
 -- | The pool of helpers that does the job.
 data HelperPool = Files | Names
@@ -114,31 +114,31 @@ meaning what means =
       jobMeaning = means
     }
 
-foreign import ccall unsafe "mrh_job_create" c_create :: FunPtr Work -> CInt -> CString -> CString -> IO (Ptr Running)
+foreign import ccall unsafe "mrh_job_create" c_create :: FunPtr Work -> CInt -> CString -> CString -> IO (Ptr RunningJob)
 
-foreign import ccall unsafe "mrh_job_set" c_set :: Ptr Running -> CInt -> Int64 -> IO ()
+foreign import ccall unsafe "mrh_job_set" c_set :: Ptr RunningJob -> CInt -> Int64 -> IO ()
 
-foreign import ccall unsafe "mrh_job_set_memory" c_lend :: Ptr Running -> Ptr Word8 -> IO ()
+foreign import ccall unsafe "mrh_job_set_memory" c_lend :: Ptr RunningJob -> Ptr Word8 -> IO ()
 
-foreign import ccall unsafe "mrh_job_submit" c_submit_job :: Ptr Running -> Token -> IO CInt
+foreign import ccall unsafe "mrh_job_submit" c_submit_job :: Ptr RunningJob -> Token -> IO CInt
 
-foreign import ccall unsafe "mrh_job_is_done" c_is_done :: Ptr Running -> IO CInt
+foreign import ccall unsafe "mrh_job_is_done" c_is_done :: Ptr RunningJob -> IO CInt
 
-foreign import ccall unsafe "mrh_job_watch" c_watch :: Ptr Running -> Token -> IO CInt
+foreign import ccall unsafe "mrh_job_watch" c_watch :: Ptr RunningJob -> Token -> IO CInt
 
-foreign import ccall unsafe "mrh_job_withdraw" c_withdraw :: Ptr Running -> IO CInt
+foreign import ccall unsafe "mrh_job_withdraw" c_withdraw :: Ptr RunningJob -> IO CInt
 
-foreign import ccall unsafe "mrh_job_result" c_result :: Ptr Running -> IO Int64
+foreign import ccall unsafe "mrh_job_result" c_result :: Ptr RunningJob -> IO Int64
 
-foreign import ccall unsafe "mrh_job_output" c_output :: Ptr Running -> IO (Ptr Word8)
+foreign import ccall unsafe "mrh_job_output" c_output :: Ptr RunningJob -> IO (Ptr Word8)
 
-foreign import ccall unsafe "mrh_job_output_bytes" c_output_bytes :: Ptr Running -> IO Int64
+foreign import ccall unsafe "mrh_job_output_bytes" c_output_bytes :: Ptr RunningJob -> IO Int64
 
-foreign import ccall unsafe "mrh_job_free" c_free :: Ptr Running -> IO ()
+foreign import ccall unsafe "mrh_job_free" c_free :: Ptr RunningJob -> IO ()
 
-foreign import ccall unsafe "mrh_job_simulate_begin" c_simulate_begin :: Ptr Running -> IO Int64
+foreign import ccall unsafe "mrh_job_simulate_begin" c_simulate_begin :: Ptr RunningJob -> IO Int64
 
-foreign import ccall unsafe "mrh_job_simulate" c_simulate :: Ptr Running -> IO ()
+foreign import ccall unsafe "mrh_job_simulate" c_simulate :: Ptr RunningJob -> IO ()
 
 foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
@@ -159,7 +159,7 @@ runJobBefore deadline what = mask_ $ do
 
 -- Does a job on a simulated machine: within this thread, after its delay. If the thread is interrupted before, or its
 -- deadline passes, the job is not done.
-simulated :: Deadline -> Ptr Running -> Job r -> IO (Either Errno r)
+simulated :: Deadline -> Ptr RunningJob -> Job r -> IO (Either Errno r)
 simulated deadline running what = do
   begun <- c_simulate_begin running
   let refusal = Errno (fromIntegral (negate begun))
@@ -181,7 +181,7 @@ waitMicros delay = do
   woken <- newEmptyMVar
   withTimer delay (Wake woken) (takeMVar woken)
 
-neverBegun :: Ptr Running -> Job r -> IO ()
+neverBegun :: Ptr RunningJob -> Job r -> IO ()
 neverBegun running what = c_free running >> jobRelease what
 
 -- | A result that the caller must have or dispose of, such as a descriptor: see 'handOver'.
@@ -201,7 +201,7 @@ refuse =
       `ioeSetErrorString` "this function has no simulation: within Millrace.Simulation there are files, directories \
                           \and sockets; use sockets in memory of pipes and processes"
 
-create :: Job r -> IO (Ptr Running)
+create :: Job r -> IO (Ptr RunningJob)
 create what = withTexts (jobTexts what) $ \first second -> do
   created <- c_create (jobWork what) (fromIntegral (fromEnum (jobPool what))) first second
   unless (created == nullPtr) $ do
@@ -216,7 +216,7 @@ withTexts texts use = case texts of
   one : other : _ -> useAsCString one (useAsCString other . use)
 
 -- Submits it and waits for its end or the deadline.
-waitAtMost :: Deadline -> Ptr Running -> Job r -> IO (Either Errno r)
+waitAtMost :: Deadline -> Ptr RunningJob -> Job r -> IO (Either Errno r)
 waitAtMost deadline running what = do
   woken <- newEmptyMVar
   delay <- microsUntil deadline `onException` neverBegun running what
@@ -233,7 +233,7 @@ waitAtMost deadline running what = do
       if isDone /= 0 then takeResult running what else Left eTIMEDOUT <$ leave running what
 
 -- For a job that has ended.
-takeResult :: Ptr Running -> Job r -> IO (Either Errno r)
+takeResult :: Ptr RunningJob -> Job r -> IO (Either Errno r)
 takeResult running what = interpreted `finally` (c_free running >> touchMemory what >> jobRelease what)
   where
     interpreted = do
@@ -246,7 +246,7 @@ takeResult running what = interpreted `finally` (c_free running >> touchMemory w
 
 -- The caller stops waiting: withdraws the job or, if a helper has begun it and it may continue alone, leaves it to a
 -- keeper.
-leave :: Ptr Running -> Job r -> IO ()
+leave :: Ptr RunningJob -> Job r -> IO ()
 leave running what = uninterruptibleMask_ $ do
   isWithdrawn <- c_withdraw running
   if isWithdrawn /= 0
@@ -258,7 +258,7 @@ leave running what = uninterruptibleMask_ $ do
     labelled = myThreadId >>= (`labelThread` "Millrace keeper of a job")
     keep = keepUntilItEnds running what
 
-keepUntilItEnds :: Ptr Running -> Job r -> IO ()
+keepUntilItEnds :: Ptr RunningJob -> Job r -> IO ()
 keepUntilItEnds running what = uninterruptibleMask_ $ do
   woken <- newEmptyMVar
   armed <- try (startTimer maxBound (Wake woken))

@@ -198,11 +198,11 @@ withServer server query serve = newTVarIO False >>= \isHurried -> servingUntil i
 servingUntil :: TVar Bool -> Server -> Query -> (Socket -> IO ()) -> IO a
 servingUntil isHurried server query serve = bracket (listenOn server query) (mapM_ close) $ \listeners -> do
   mapM getSocketName listeners >>= serverReady server
-  serving <- Serving isHurried <$> newTVarIO Map.empty <*> newIORef False
+  serving <- ServedConnections isHurried <$> newTVarIO Map.empty <*> newIORef False
   acceptAll server listeners serving serve `finally` (mapM_ close listeners >> endGracefully server serving)
 
 -- Whether the time of grace is over; the connections of a server; and whether their threads have been interrupted.
-data Serving = Serving !(TVar Bool) !(TVar (Map.Map ThreadId Socket)) !(IORef Bool)
+data ServedConnections = ServedConnections !(TVar Bool) !(TVar (Map.Map ThreadId Socket)) !(IORef Bool)
 
 -- | Runs a server in another thread during an action, and then ends the server, as 'withServer' says. An exception that
 -- comes meanwhile ends its time of grace.
@@ -253,8 +253,8 @@ listenOn server query = do
       return s
 
 -- Accepts on all listeners, each in its own thread, until one of them fails.
-acceptAll :: Server -> [Socket] -> Serving -> (Socket -> IO ()) -> IO a
-acceptAll server listeners (Serving _ connections interrupted) serve = mask $ \restore -> do
+acceptAll :: Server -> [Socket] -> ServedConnections -> (Socket -> IO ()) -> IO a
+acceptAll server listeners (ServedConnections _ connections interrupted) serve = mask $ \restore -> do
   failed <- newEmptyMVar
   threads <- forM listeners $ \listener ->
     forkIOWithUnmask (\unmask -> try (unmask (acceptOn listener)) >>= putMVar failed)
@@ -284,8 +284,8 @@ acceptAll server listeners (Serving _ connections interrupted) serve = mask $ \r
       atomically (modifyTVar' connections (Map.delete thread))
 
 -- Call it when no thread accepts any more.
-endGracefully :: Server -> Serving -> IO ()
-endGracefully server (Serving isHurried connections interrupted) = wait `finally` uninterruptibleMask_ interruptAll
+endGracefully :: Server -> ServedConnections -> IO ()
+endGracefully server (ServedConnections isHurried connections interrupted) = wait `finally` uninterruptibleMask_ interruptAll
   where
     wait = unless (serverGraceMicros server <= 0) $ endedWithin (serverGraceMicros server) isHurried
     -- 'Timer.timeout' would not end a wait that is uninterruptible.

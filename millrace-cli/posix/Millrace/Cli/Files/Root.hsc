@@ -12,7 +12,8 @@
 --    @RESOLVE_BENEATH@ it fails where a link leads out of the root.
 -- 2. It also fails where a link leads out and in again, or is absolute, and where the kernel does not have it (before
 --    Linux
---    5.6) or a container forbids it. Then the path is looked up below the real path of the root, and @readlink@ of @\/proc\/self\/fd\/N@ gives
+--    5.6) or a container forbids it. Then the path is looked up below the real path of the root, and @readlink@ of
+--    @\/proc\/self\/fd\/N@ gives
 --    the real path of what was found, with all links resolved.
 -- 3. A regular file is opened by the path @\/proc\/self\/fd\/N@, also by those who read it. That path is the same file
 --    whatever

@@ -29,7 +29,7 @@ data SingleFlight key a = SingleFlight
   { bounds :: Bounds,
     weightOf :: a -> Int,
     turns :: QSem,
-    content :: IORef (Content key a)
+    content :: IORef (FlightTable key a)
   }
 
 -- | The bounds of what is kept, and of what is made at a time.
@@ -53,7 +53,7 @@ data Made a
   | -- | There is none at present.
     NotMadeNow
 
-data Content key a = Content
+data FlightTable key a = FlightTable
   { contentWeight :: !Int,
     -- The effort that is being made or waits.
     contentEffort :: !Int,
@@ -86,7 +86,7 @@ newSingleFlight :: Bounds -> (a -> Int) -> IO (SingleFlight key a)
 newSingleFlight limits weight = do
   now <- getMonotonicTime
   SingleFlight limits weight <$> newQSem (boundAtOnce limits)
-    <*> newIORef (Content 0 0 0 (Sweep (now + boundUnusedSeconds limits) 0) Map.empty)
+    <*> newIORef (FlightTable 0 0 0 (Sweep (now + boundUnusedSeconds limits) 0) Map.empty)
 
 -- | The value for a key, if it is kept: 'Just' 'Nothing' if it is known that there is none. O(log n). Does not block.
 recall :: Ord key => SingleFlight key a -> key -> IO (Maybe (Maybe a))
@@ -97,7 +97,7 @@ recall values key = do
     _ -> pure Nothing
 
 -- Most uses write nothing, because nothing was inserted since the last one.
-useEntry :: Content key a -> KeptEntry a -> IO (Maybe a)
+useEntry :: FlightTable key a -> KeptEntry a -> IO (Maybe a)
 useEntry now entry = do
   used <- readIORef (entryUsed entry)
   unless (used == contentAge now) (writeIORef (entryUsed entry) (contentAge now))
@@ -126,7 +126,7 @@ obtain values key effort make = mask $ \restore -> do
         _ -> Nothing
 
 data Claim key a
-  = Found (Content key a) (CachedResult a)
+  = Found (FlightTable key a) (CachedResult a)
   | TooMuch
   | Claimed
 
@@ -202,7 +202,7 @@ makeRoom values needed = do
       _ -> []
 
 -- When each value was used the last time, its key and its weight.
-ages :: Content key a -> IO [(Word64, (key, Int))]
+ages :: FlightTable key a -> IO [(Word64, (key, Int))]
 ages now = mapM withUse [(key, entry) | (key, Kept entry) <- Map.toList (contentEntries now)]
   where
     withUse (key, entry) = do
@@ -210,7 +210,7 @@ ages now = mapM withUse [(key, entry) | (key, Kept entry) <- Map.toList (content
       pure (used, (key, entryWeight entry))
 
 -- Another thread may have dropped some of them, and what is being made stays.
-dropAll :: Ord key => [key] -> Content key a -> Content key a
+dropAll :: Ord key => [key] -> FlightTable key a -> FlightTable key a
 dropAll keys now = List.foldl' drop' now keys
   where
     drop' current key = case Map.lookup key (contentEntries current) of

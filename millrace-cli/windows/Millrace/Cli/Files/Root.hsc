@@ -157,7 +157,8 @@ stateAt :: FilePath -> IO FileState
 stateAt path = withFound path $ \result found ->
   if result == #{const ENTRY_FOUND}
     then stateOf found
-    else failureOf found >>= \number -> ioError (IOError Nothing OtherError "open" (windowsError number) Nothing (Just path))
+    else failureOf found >>= \number ->
+      ioError (IOError Nothing OtherError "open" (windowsError number) Nothing (Just path))
 
 -- | The first names in a directory, at most this many, in no particular order. @.@ and @..@ may be among them. The path
 -- is that of a 'Directory'.
@@ -173,7 +174,8 @@ withFound :: FilePath -> (Int32 -> Ptr Found -> IO a) -> IO a
 withFound path use = allocaBytes #{size entry} $ \found ->
   bracket (withCWString path (`c_open` found)) (closeFound found) (`use` found)
   where
-    closeFound found result = if result == #{const ENTRY_FOUND} then #{peek entry, handle} found >>= c_close else pure ()
+    closeFound found result =
+      if result == #{const ENTRY_FOUND} then #{peek entry, handle} found >>= c_close else pure ()
 
 kindOf :: Ptr Found -> IO Int32
 kindOf = #{peek entry, kind}

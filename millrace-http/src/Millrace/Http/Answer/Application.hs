@@ -253,14 +253,14 @@ keepsFraming failure = case fromException failure of
 data Subject = Subject !(Maybe Request) !(Maybe InvalidRequest) !ByteString
 
 -- For the observers: the answer, and whether it was cut off.
-data AnswerRecord = AnswerRecord !(IORef Given) !(IORef Ending)
+data AnswerRecord = AnswerRecord !(IORef Given) !(IORef AnswerEnd)
 
 data Given
   = NotGiven
   | Planned !Status
   | Taken !TakenOver
 
-data Ending = Whole | Cut
+data AnswerEnd = Whole | Cut
   deriving (Eq)
 
 -- Returns the plan to follow instead.

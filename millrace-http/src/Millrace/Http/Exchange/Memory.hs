@@ -20,7 +20,7 @@ module Millrace.Http.Exchange.Memory
     Received (..),
     Final (..),
     Content (..),
-    Ending (..),
+    BodyEnd (..),
     Afterwards (..),
     received,
     leave,
@@ -70,17 +70,17 @@ data MemoryExchange = MemoryExchange
   { memoryClient :: !Client,
     -- The one that serves the request.
     memoryThread :: !ThreadId,
-    memoryState :: !(TVar State)
+    memoryState :: !(TVar ExchangeState)
   }
 
-data State = State
+data ExchangeState = ExchangeState
   { stateInterim :: [ResponseHeaders], -- The latest comes first.
-    statePhase :: !Phase,
+    statePhase :: !ExchangePhase,
     stateFinal :: !(Maybe Final), -- Its content without the bytes of the body.
     stateBody :: [ByteString], -- The latest piece comes first.
     stateCount :: !Int,
     stateSending :: !Sending,
-    stateRunning :: !Running,
+    stateRunning :: !StreamCode,
     stateAfterwards :: !Afterwards,
     stateIsAborted :: !Bool,
     stateHasClientEnded :: !Bool,
@@ -88,7 +88,7 @@ data State = State
     stateRaw :: [ByteString] -- What the application has sent after taking over. The latest piece comes first.
   }
 
-data Phase = InRequest | InResponse
+data ExchangePhase = InRequest | InResponse
   deriving (Eq)
 
 -- Has something of the final response been sent?
@@ -96,7 +96,7 @@ data Sending = HeldBack | Sent
   deriving (Eq)
 
 -- Does the application's code for a stream run in the thread that serves the request?
-data Running = NoStream | StreamRuns
+data StreamCode = NoStream | StreamRuns
   deriving (Eq)
 
 -- | What a client has received.
@@ -123,11 +123,11 @@ data Final = Final
 data Content
   = NoContent !AnnouncedLength
   | TunnelRefused
-  | Content !ByteString !Ending
+  | Content !ByteString !BodyEnd
   deriving (Eq, Show)
 
 -- | How a body ended.
-data Ending = Unfinished | Complete
+data BodyEnd = Unfinished | Complete
   deriving (Eq, Show)
 
 -- | What becomes of the connection.
@@ -139,7 +139,7 @@ newMemoryExchange :: Client -> IO MemoryExchange
 newMemoryExchange client =
   MemoryExchange client
     <$> myThreadId
-    <*> newTVarIO (State [] InRequest Nothing [] 0 HeldBack NoStream KeptOpen False False (clientInput client) [])
+    <*> newTVarIO (ExchangeState [] InRequest Nothing [] 0 HeldBack NoStream KeptOpen False False (clientInput client) [])
 
 -- | What the client has received, and is going to receive of what was answered.
 received :: MemoryExchange -> IO Received
@@ -201,20 +201,20 @@ operations =
       Just (Content _ _) -> Just (stateCount state)
       _ -> Nothing
 
-change :: MemoryExchange -> (State -> State) -> IO ()
+change :: MemoryExchange -> (ExchangeState -> ExchangeState) -> IO ()
 change memory = atomically . modifyTVar' (memoryState memory)
 
-takenBack :: State -> (Retraction, State)
+takenBack :: ExchangeState -> (Retraction, ExchangeState)
 takenBack state
   | stateSending state == Sent || stateRunning state == StreamRuns = (AlreadySent, state)
   | otherwise = (TakenBack, withoutFinal state)
 
-discarded :: State -> State
+discarded :: ExchangeState -> ExchangeState
 discarded state
   | stateSending state == Sent = state
   | otherwise = withoutFinal state
 
-withoutFinal :: State -> State
+withoutFinal :: ExchangeState -> ExchangeState
 withoutFinal state = state {stateFinal = Nothing, stateBody = [], stateCount = 0}
 
 sendHeld :: MemoryExchange -> IO ()

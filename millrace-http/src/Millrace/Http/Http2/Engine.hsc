@@ -75,7 +75,7 @@ import Millrace.Http.Multiplexed.Engine
 import Millrace.Http.Multiplexed.Head (Security (..))
 import Millrace.Http.Multiplexed.Limit (limitNumbered)
 import Millrace.Http.Multiplexed.Rows (Event (..))
-import Millrace.Http.Multiplexed.Settings (EngineLimits, pokeLimits)
+import Millrace.Http.Multiplexed.EngineLimits (EngineLimits, pokeLimits)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Settings

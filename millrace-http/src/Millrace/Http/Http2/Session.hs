@@ -157,7 +157,7 @@ openSession server transport application = do
 
 -- Takes only what is in the frame of a thread that serves a connection: its stack is to fit into the first kilobyte
 -- (decision 9).
-closeSession :: (Maybe Session -> IO ()) -> Session -> Either SomeException Ending -> IO ()
+closeSession :: (Maybe Session -> IO ()) -> Session -> Either SomeException DriverEnd -> IO ()
 closeSession publish session outcome = do
   endDriving session outcome
   tellLimit session
@@ -173,21 +173,21 @@ closeSession publish session outcome = do
 securityOf :: Transport -> Security
 securityOf transport = if isJust (negotiated transport) then Protected else ClearText
 
-begin :: Session -> ByteString -> IO Ending
+begin :: Session -> ByteString -> IO DriverEnd
 begin session input = do
   now <- monotonicNanoseconds
   flags <- BU.unsafeUseAsCStringLen input $ \(bytes, size) -> feed (engineOf session) (castPtr bytes) size now
   attend session flags
 
 -- How a thread ends its work as the driver.
-data Ending
+data DriverEnd
   = -- | The connection is over.
     Ended
   | -- | Another thread is the driver.
     HandedOver
 
 -- The driver has ended. Unless it has handed its role over, no other thread sends or receives any more.
-endDriving :: Session -> Either SomeException Ending -> IO ()
+endDriving :: Session -> Either SomeException DriverEnd -> IO ()
 endDriving session outcome = case outcome of
   Right HandedOver -> return ()
   Right Ended -> conclude farewell
@@ -225,7 +225,7 @@ limitsOfSession = connectionLimits . sessionConnection
 -- The driver
 
 -- Bytes have come.
-attend :: Session -> Flags -> IO Ending
+attend :: Session -> Flags -> IO DriverEnd
 attend session flags = do
   noteHead session flags
   when (hasLimit `has` flags) (tellLimit session)
@@ -262,7 +262,7 @@ noteHead session flags
   | otherwise = set session headSince Nothing
 
 -- Sends pending output, and receives.
-drive :: Session -> IO Ending
+drive :: Session -> IO DriverEnd
 drive session = do
   set session isWaiting True
   arrival <- sendAndReceive connection (patience session)
@@ -279,7 +279,7 @@ drive session = do
 
 -- The client has ended its side, and may still receive. The requests that have arrived are answered, as far as the
 -- windows permit. Their applications learn that it has left, as over HTTP/1, because most clients have.
-endOfInput :: Session -> IO Ending
+endOfInput :: Session -> IO DriverEnd
 endOfInput session = do
   endInput engine
   wakeNow connection
@@ -290,12 +290,12 @@ endOfInput session = do
     engine = connectionEngine connection
 
 -- Serves the requests that have arrived, in this thread if they are quick.
-serveBatch :: Session -> IO Ending
+serveBatch :: Session -> IO DriverEnd
 serveBatch session = do
   slow <- get session slowBatchesLeft
   if slow > 0 then spread session >> yield >> drive session else serveHere session
 
-serveHere :: Session -> IO Ending
+serveHere :: Session -> IO DriverEnd
 serveHere session = do
   stream <- nextRequest (engineOf session)
   if stream == nullPtr
@@ -314,7 +314,7 @@ beginHere session = do
     connection = sessionConnection session
 {-# NOINLINE beginHere #-}
 
-continueHere :: Session -> Ticket -> Either SomeException () -> IO Ending
+continueHere :: Session -> Ticket -> Either SomeException () -> IO DriverEnd
 continueHere session ticket outcome = do
   keeps <- callOff session ticket
   case outcome of
@@ -514,7 +514,7 @@ serveStream session at = do
   set session requestsBegun (count + 1)
   when (count + 1 >= requestsMax limits) (requestShutdown connection EndSoon)
   number <- streamKey at
-  stream <- newStream http2 (Served connection number) at
+  stream <- newStream http2 (ServedStream connection number) at
   Exchange.serveRequest
     (Exchange.Serving http20 (securityOf (connectionTransport connection)) (sessionApplication session))
     stream
@@ -559,22 +559,22 @@ askToEnd session asked = requestShutdown (sessionConnection session) $ case aske
 -- Streams
 
 -- | A connection and the number of one of its streams.
-data Served = Served !Connection !Int
+data ServedStream = ServedStream !Connection !Int
 
 -- | HTTP\/2.
-http2 :: Protocol Served
+http2 :: Protocol ServedStream
 http2 =
   Protocol
-    { protocolServer = \(Served connection _) -> connectionServer connection,
-      protocolClient = \(Served connection _) -> transportPeer (connectionTransport connection),
-      protocolNegotiated = \(Served connection _) -> negotiated (connectionTransport connection),
+    { protocolServer = \(ServedStream connection _) -> connectionServer connection,
+      protocolClient = \(ServedStream connection _) -> transportPeer (connectionTransport connection),
+      protocolNegotiated = \(ServedStream connection _) -> negotiated (connectionTransport connection),
       protocolDescribes =
-        \(Served connection number) -> describeTransport (connectionTransport connection) ++ ", stream " ++ show number,
-      protocolTellLoss = \(Served connection _) -> tellLoss connection,
-      protocolAwait = \(Served connection _) -> waitForWith connection,
-      protocolFlush = \(Served connection _) -> flush connection,
-      protocolFlushIfNeeded = \(Served connection _) -> flushIfNeeded connection,
-      protocolWake = \(Served connection _) -> wakeNow connection,
+        \(ServedStream connection number) -> describeTransport (connectionTransport connection) ++ ", stream " ++ show number,
+      protocolTellLoss = \(ServedStream connection _) -> tellLoss connection,
+      protocolAwait = \(ServedStream connection _) -> waitForWith connection,
+      protocolFlush = \(ServedStream connection _) -> flush connection,
+      protocolFlushIfNeeded = \(ServedStream connection _) -> flushIfNeeded connection,
+      protocolWake = \(ServedStream connection _) -> wakeNow connection,
       protocolHasRead = \_ -> return (),
       protocolErrorCode = fromIntegral
     }

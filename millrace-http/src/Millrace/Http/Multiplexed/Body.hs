@@ -25,9 +25,9 @@ import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Threads (Waited (..))
 
 -- | The body of one request, and the action that sends 100 (Continue).
-data BodyReader = BodyReader !Stream !(IO ()) !(MVar State)
+data BodyReader = BodyReader !Stream !(IO ()) !(MVar BodyState)
 
-data State
+data BodyState
   = -- | The microseconds that the client has left for the next bytes, and how many of these bytes have arrived.
     Open !Int !Int
   | Finished
@@ -60,7 +60,7 @@ readBody reader@(BodyReader _ _ variable) = mask_ $ do
 pieceMax :: Int
 pieceMax = 32768
 
-step :: BodyReader -> Int -> Int -> IO (State, ByteString)
+step :: BodyReader -> Int -> Int -> IO (BodyState, ByteString)
 step (BodyReader stream begin _) budget progress = do
   unread <- Engine.streamUnread (streamEngine stream)
   if unread > 0 then takePiece unread budget progress else await

@@ -262,7 +262,8 @@ foreign import ccall unsafe "http_stream_answer"
 -- Also returns the length that the fields give. Does nothing if the whole body has another length.
 answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (WriteOutcome, Maybe Int)
 answerStream stream status rows@(Rows fields) size (FirstBytes body count extent) = do
-  result <- c_answer stream (fromIntegral status) fields (announcedLength size) body (fromIntegral count) (if extent == Whole then 1 else 0) given
+  let isWhole = if extent == Whole then 1 else 0
+  result <- c_answer stream (fromIntegral status) fields (announcedLength size) body (fromIntegral count) isWhole given
   declared <- if result == #{const HTTP_OK} then peek given else return (-1)
   return (outcomeOf result, if declared < 0 then Nothing else Just (fromIntegral declared))
   where

@@ -24,7 +24,7 @@ import Millrace.Http.Exception (ConnectionLimit, ConnectionLimitExceeded (..), i
 import Millrace.Http.FieldSyntax (harmless)
 import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Http2.Engine (EngineSettings, isSupported, newEngineSettings)
-import Millrace.Http.Multiplexed.Settings (engineLimits)
+import Millrace.Http.Multiplexed.EngineLimits (engineLimits)
 import Millrace.Http.Server.Limits (Limits, limitsOf, secondsInMicros)
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Server.State (ServerState, claimLimitReport, newServerState)

@@ -71,8 +71,8 @@ data Listener = Listener
 data Parting
   = -- | They are served.
     ServeQueue
-  | -- | They are served, and the kernel begins no handshake here any more: another socket may listen on the port. Whether that
-    -- has begun.
+  | -- | They are served, and the kernel begins no handshake here any more: another socket may listen on the port. Whether
+    -- that has begun.
     GivePortAway !(IORef Bool)
   | -- | Others hold the socket too, and take them.
     LeaveQueue
@@ -113,7 +113,8 @@ openListeners settings = do
       HostIPv6 -> sortOn (not . isIPv6)
       HostIPv6Only -> filter isIPv6
       _ -> id
-    tryAll [] = ioError (userError ("No address to listen on for " ++ show preference ++ " port " ++ show (settingsPort settings)))
+    tryAll [] =
+      ioError (userError ("No address to listen on for " ++ show preference ++ " port " ++ show (settingsPort settings)))
     tryAll [address] = listenOn settings address
     tryAll (address : rest) = listenOn settings address `catch` orElse (tryAll rest)
     orElse :: IO [Listener] -> IOException -> IO [Listener]
@@ -128,7 +129,8 @@ isPort number = toInteger number >= 0 && toInteger number <= 65535
 
 listenOn :: Settings -> AddrInfo -> IO [Listener]
 listenOn settings address
-  | settingsReusePort settings = oneForEachCapability >>= mapM (\opened -> Listener opened . GivePortAway <$> newIORef False)
+  | settingsReusePort settings =
+    oneForEachCapability >>= mapM (\opened -> Listener opened . GivePortAway <$> newIORef False)
   | otherwise = (\opened -> [Listener opened ServeQueue]) <$> listenAt settings address (addrAddress address)
   where
     oneForEachCapability = do
@@ -214,7 +216,8 @@ checkListens descriptor = do
   unless (kind == #{const HTTP_SOCKET_LISTENS}) (refuse "inheritedListeners" ("descriptor " ++ show descriptor) kind)
 
 refuse :: String -> String -> CInt -> IO ()
-refuse location what kind = ioError (IOError Nothing InvalidArgument location (what ++ " " ++ described) Nothing Nothing)
+refuse location what kind =
+  ioError (IOError Nothing InvalidArgument location (what ++ " " ++ described) Nothing Nothing)
   where
     described
       | kind == #{const HTTP_SOCKET_CLOSED} = "is not open"
@@ -256,7 +259,8 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
 -- called for each that was accepted. Never throws.
 welcome :: Listener -> Socket -> IO ()
 welcome (Listener _ parting) accepted = case parting of
-  GivePortAway begun -> readIORef begun >>= \turnsAway -> when turnsAway (void (whileOpen (socketHandle accepted) c_welcome))
+  GivePortAway begun ->
+    readIORef begun >>= \turnsAway -> when turnsAway (void (whileOpen (socketHandle accepted) c_welcome))
   _ -> return ()
 
 -- | How long a segment may be on its way from a client.

@@ -93,7 +93,7 @@ import Foreign.Storable (peekByteOff, pokeByteOff)
 import Millrace.Http.Exception (ConnectionLimit)
 import Millrace.Http.Multiplexed.Engine
 import Millrace.Http.Multiplexed.Limit (limitNumbered)
-import Millrace.Http.Multiplexed.Settings (EngineLimits, pokeLimits, settingWord)
+import Millrace.Http.Multiplexed.EngineLimits (EngineLimits, pokeLimits, settingWord)
 import Millrace.Socket.Gso (Path (..), GsoBatch (..))
 import Network.Socket (SockAddr)
 import Network.Socket.Address (peekSocketAddress)

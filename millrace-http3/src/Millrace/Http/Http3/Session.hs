@@ -373,5 +373,5 @@ serveStream session at = do
     serve = do
       number <- streamNumber at
       client <- streamClient at
-      stream <- newStream http3 (Served endpoint client number) at
+      stream <- newStream http3 (ServedStream endpoint client number) at
       Serve.serveRequest (Serve.Serving (HttpVersion 3 0) Protected (sessionApplication session)) stream

@@ -15,7 +15,7 @@ import Data.IORef (readIORef)
 import Data.Maybe (isJust, listToMaybe)
 import Data.Word (Word16)
 import Millrace.Http.Http3.Engine (Credentials, Early (..), Pem (..), PortLimits (..), newCredentials)
-import Millrace.Http.Multiplexed.Settings (engineLimits)
+import Millrace.Http.Multiplexed.EngineLimits (engineLimits)
 import Millrace.Http.Server.Limits
 import Millrace.Http.Server.Settings (ProxyProtocol (..), Settings (..))
 import Millrace.Http.Tls.TlsSettings (CertSettings (..), EarlyData (..), TLSSettings (..))

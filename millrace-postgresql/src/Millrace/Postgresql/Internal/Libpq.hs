@@ -6,7 +6,7 @@
 module Millrace.Postgresql.Internal.Libpq
   ( Conn,
     Result,
-    Next (..),
+    NextAction (..),
     advance,
     receive,
     textOf,
@@ -95,7 +95,7 @@ textOf string
   | otherwise = Text.strip . Text.decodeUtf8With Text.lenientDecode <$> ByteString.packCString string
 
 -- | The next action of the caller, before the next step of a query.
-data Next
+data NextAction
   = Done
   | -- | Wait until the socket is readable.
     WaitRead
@@ -107,11 +107,11 @@ data Next
   deriving (Enum)
 
 -- | Sends waiting bytes, and processes received ones.
-advance :: Ptr Conn -> Ptr (Ptr Result) -> CInt -> IO Next
+advance :: Ptr Conn -> Ptr (Ptr Result) -> CInt -> IO NextAction
 advance conn result isPipeline = toEnum . fromIntegral <$> c_advance conn result isPipeline
 
 -- | Receives from the socket, and then does the same as 'advance'.
-receive :: Ptr Conn -> Ptr (Ptr Result) -> CInt -> IO Next
+receive :: Ptr Conn -> Ptr (Ptr Result) -> CInt -> IO NextAction
 receive conn result isPipeline = toEnum . fromIntegral <$> c_receive conn result isPipeline
 
 foreign import ccall unsafe "mrp_advance" c_advance :: Ptr Conn -> Ptr (Ptr Result) -> CInt -> IO CInt

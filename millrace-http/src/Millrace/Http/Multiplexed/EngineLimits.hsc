@@ -1,6 +1,6 @@
 -- |
 -- The settings that HTTP\/2 and HTTP\/3 have in common, for the C code. Must not know: connections.
-module Millrace.Http.Multiplexed.Settings
+module Millrace.Http.Multiplexed.EngineLimits
   ( EngineLimits (..),
     engineLimits,
     pokeLimits,

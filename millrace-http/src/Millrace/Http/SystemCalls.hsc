@@ -1,7 +1,7 @@
 -- |
 -- The server's C code that does not belong to a protocol, as Haskell functions: HTTP dates, opening files, random
 -- bytes. Must not know: sockets, WAI.
-module Millrace.Http.Foreign
+module Millrace.Http.SystemCalls
   ( -- * Dates
     dateLength,
     writeDate,
