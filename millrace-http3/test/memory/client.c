@@ -18,7 +18,7 @@ static struct sockaddr_in client_address(const client *c)
 {
     /* The client does not know about a NAT: its own address stays the same. */
     return (struct sockaddr_in){
-        .sin_family = AF_INET, .sin_port = htons(1000), .sin_addr.s_addr = htonl(0x0a000000u + c->number)};
+        .sin_family = AF_INET, .sin_port = htons(c->known_port), .sin_addr.s_addr = htonl(0x0a000000u + c->number)};
 }
 
 static struct sockaddr_in server_address(void)
@@ -393,7 +393,7 @@ client *new_client(world *w, const client_settings *settings)
     c->world = w;
     c->settings = *settings;
     c->number = settings->number != 0 ? settings->number : (uint16_t)(w->client_count + 1);
-    c->port = 1000;
+    c->port = c->known_port = 1000;
     c->reference = (ngtcp2_crypto_conn_ref){.get_conn = connection_of, .user_data = c};
     ngtcp2_settings_default(&quic);
     quic.initial_ts = w->now;
@@ -643,6 +643,15 @@ void client_close(client *c, uint64_t code)
 void rebind(client *c)
 {
     c->port++;
+}
+
+int migrate(client *c)
+{
+    c->known_port = ++c->port;
+    struct sockaddr_in local = client_address(c), remote = server_address();
+    ngtcp2_path path = {.local = {(ngtcp2_sockaddr *)&local, sizeof local},
+                        .remote = {(ngtcp2_sockaddr *)&remote, sizeof remote}};
+    return ngtcp2_conn_initiate_immediate_migration(c->quic, &path, c->world->now);
 }
 
 /* Returns 0 when nothing is left to be sent now. */

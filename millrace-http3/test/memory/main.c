@@ -564,6 +564,31 @@ static void sudden_end(uintptr_t argument)
     end_world(w);
 }
 
+/* A client that goes to another address on purpose uses a new ID there, and retires the old one. */
+static void migrations(uintptr_t argument)
+{
+    enum { MOVES = 5 };
+    (void)argument;
+    world *w = ordinary_world(24);
+    client *c = new_client(w, &ordinary);
+    request(c, 10000, 0);
+    CHECK(run_until(w, all_confirmed, 10 * SECOND));
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    run_for(w, SECOND);
+    uint32_t ids = w->endpoint->id_count;
+    for (int i = 0; i < MOVES; i++) {
+        CHECK_EQ(migrate(c), 0);
+        request(c, 10000, 10000);
+        CHECK(run_until(w, all_complete, 10 * SECOND));
+        run_for(w, 5 * SECOND);
+        CHECK_LE(w->endpoint->id_count, ids + 2);
+    }
+    check_exchanges(w);
+    CHECK_EQ(counts_of(w).violations, 0);
+    CHECK(!c->is_over);
+    end_world(w);
+}
+
 /* Of several connections the one with this number ends. */
 static void one_end(uintptr_t argument)
 {
@@ -2337,6 +2362,7 @@ static const harness_test tests[] = {
     {"resets connections that it has forgotten", stateless_reset, 0},
     {"updates keys", key_update, 0},
     {"follows clients to other ports", rebinding, 0},
+    {"follows clients that migrate, and forgets the IDs that they do not use any more", migrations, 0},
     {"ends connections on which nothing arrives", idle_end, 0},
     {"keeps connections with requests", served_idle, 0},
     {"ends connections without requests", quiet_end, 0},
@@ -2411,6 +2437,7 @@ static const harness_test tests[] = {
     {"follows frames at their limits", frames_at_limits, 0},
     {"blocks of memory, packed and not", memory_blocks, 0},
     {"refuses credentials", credentials_refused, 0},
+    {"0-RTT: has a new record of the time every hour", early_records, 0},
 };
 
 int main(int argc, char **argv)

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "harness.h"
-#include "http3_engine.h"
 #include "http3_frames.h"
+#include "http3_internal.h"
 #include "http3_memory.h"
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -248,4 +248,39 @@ void credentials_refused(uintptr_t argument)
     char text[100];
     http3_libraries(text, sizeof text);
     CHECK(strstr(text, "ngtcp2 ") != NULL && strstr(text, "nghttp3 ") != NULL && strstr(text, "GnuTLS ") != NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * 0-RTT */
+
+/* A record is used from the hour after that in which it was made, and for no more than three hours. */
+void early_records(uintptr_t argument)
+{
+    static const uint64_t hour = 3600 * HTTP3_SECOND;
+    (void)argument;
+    http3_early early = {0};
+    gnutls_session_t session;
+    CHECK_EQ(gnutls_init(&session, GNUTLS_SERVER | GNUTLS_ENABLE_EARLY_DATA), 0);
+    http3_early_note(&early, hour);
+    gnutls_anti_replay_t first = early.next;
+    CHECK(first != NULL && early.current == NULL);
+    http3_early_protect(&early, session, 2 * hour - 1);
+    CHECK(early.next == first && early.current == NULL);
+    http3_early_note(&early, 2 * hour);
+    CHECK(early.current == first && early.current_since == hour);
+    gnutls_anti_replay_t second = early.next;
+    CHECK(second != NULL && second != first);
+    http3_early_protect(&early, session, 3 * hour - 1);
+    CHECK(early.current == first && early.next == second);
+    /* The first one is freed. */
+    http3_early_protect(&early, session, 3 * hour);
+    CHECK(early.current == second && early.current_since == 2 * hour);
+    /* After a long pause the newest one is too old, too. */
+    http3_early_protect(&early, session, 30 * hour);
+    CHECK_EQ(early.current_since, 3 * hour);
+    CHECK_EQ(early.next_since, 30 * hour);
+    gnutls_deinit(session);
+    http3_early_close(&early);
+    CHECK(early.current == NULL && early.next == NULL && early.seen == NULL);
+    http3_early_close(&early);
 }

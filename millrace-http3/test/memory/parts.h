@@ -8,5 +8,6 @@ void frames_in_pieces(uintptr_t argument);
 void frames_at_limits(uintptr_t argument);
 void memory_blocks(uintptr_t argument);
 void credentials_refused(uintptr_t argument);
+void early_records(uintptr_t argument);
 
 #endif

@@ -61,7 +61,7 @@ struct client {
     gnutls_certificate_credentials_t credentials;
     ngtcp2_crypto_conn_ref reference;
     client_settings settings;
-    uint16_t number, port;
+    uint16_t number, port, known_port; /* known_port: as the client itself sees it */
     int is_established, is_confirmed, is_over, result, was_reset, goaways;
     int64_t goaway_id;
     uint32_t retries, versions_offered;
@@ -161,6 +161,9 @@ void send_end(client *c, int64_t id);
 void client_close(client *c, uint64_t code);
 /* Another address from now on; the client does not know it (NAT). */
 void rebind(client *c);
+/* Another address, which the client chooses: it uses another ID of the connection from now on. Returns 0, or
+   ngtcp2's error. */
+int migrate(client *c);
 
 /* Hands the endpoint bytes as a datagram from this client's address, at once. */
 void inject(world *w, uint16_t number, uint16_t port, const uint8_t *bytes, size_t length);
