@@ -19,6 +19,7 @@ import qualified ExchangeSpec
 import qualified ExpectationSpec
 import qualified ExpiringSpec
 import qualified FaultSpec
+import qualified FieldSyntaxSpec
 import qualified FileConditionSpec
 import qualified FileRangeSpec
 import qualified FileSpec
@@ -82,6 +83,7 @@ specs = do
   StrictSpec.spec
   LenienceSpec.spec
   describe "dates" DateSpec.spec
+  describe "the syntax of fields" FieldSyntaxSpec.spec
   describe "entity tags" EntityTagSpec.spec
   describe "Range" ByteRangeSpec.spec
   Http2ClientSpec.spec
