@@ -11,8 +11,6 @@ import Control.Monad (forever, unless)
 import Data.ByteString (ByteString)
 import qualified Data.Map.Strict as Map
 import Millrace
-import Millrace.Name
-import Millrace.Socket.Connect
 import Millrace.Stream
 import System.Environment (getArgs)
 

@@ -5,8 +5,6 @@ import Control.Concurrent (forkIO, killThread, newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (bracket, finally)
 import Control.Monad (void)
 import Millrace
-import Millrace.Name
-import Millrace.Socket.Connect
 import Millrace.Stream
 import System.Environment (getArgs)
 

@@ -28,7 +28,6 @@ import qualified Data.ByteString.Lazy as L
 import Data.IORef
 import Data.List (isInfixOf)
 import Data.Maybe (isJust, isNothing)
-import GHC.IO.Handle (hDuplicate, hDuplicateTo)
 import InterfaceSupport
 import Millrace.Deadline (deadlineAfter)
 import qualified Millrace.Socket as Millrace
@@ -42,6 +41,7 @@ import System.FilePath ((</>))
 import System.IO (IOMode (..), hClose, hFlush, stderr, withFile)
 import System.Timeout (timeout)
 import Test.Hspec
+import TestSupport.Folder (standardErrorOf)
 
 spec :: Spec
 spec = do
@@ -200,14 +200,14 @@ spec = do
       evaluate (defaultOnExceptionResponse (toException ThreadKilled)) `shouldThrow` (== ThreadKilled)
     it "defaultOnException displays applications' exceptions, and not clients'" $ do
       displayed <-
-        stderrOf $
+        standardErrorOf $
           mapM_
             (defaultOnException Nothing)
             [toException (ErrorCall "the reason"), toException IncompleteHeaders, toException ThreadKilled]
       displayed `shouldBe` "the reason\n"
     it "defaultOnException displays what a thrown exception says, without a backtrace" $ do
       thrown <- try (throwIO (ErrorCall "the reason"))
-      displayed <- stderrOf (either (defaultOnException Nothing) return thrown)
+      displayed <- standardErrorOf (either (defaultOnException Nothing) return thrown)
       displayed `shouldBe` "the reason\n"
     it "defaultOnException displays a time limit of the application's own, and what came from outside but meant it" $ do
       expired <-
@@ -221,7 +221,7 @@ spec = do
           )
       let upstream = either (toException :: IOException -> SomeException) (error . show) expired
       displayed <-
-        stderrOf $ mapM_ (defaultOnException Nothing) [upstream, toException StackOverflow, toException AsyncCancelled]
+        standardErrorOf $ mapM_ (defaultOnException Nothing) [upstream, toException StackOverflow, toException AsyncCancelled]
       map (not . null) (lines displayed) `shouldBe` [True, True, True]
       displayed `shouldSatisfy` isInfixOf "stack overflow"
     it "defaultShouldDisplayException says no of a client that was too slow" $ do
@@ -260,12 +260,6 @@ spec = do
               )
       (getPort changed, getHost changed, getGracefulShutdownTimeout changed) `shouldBe` (1, "!6", Just 2)
       (getGracefulCloseTimeout1 changed, getGracefulCloseTimeout2 changed) `shouldBe` (3, 4)
-  where
-    stderrOf action = withFolder $ \folder -> do
-      let path = folder </> "stderr"
-      bracket (hDuplicate stderr) (\saved -> hDuplicateTo saved stderr >> hClose saved) $ \_ ->
-        withFile path WriteMode (\file -> hDuplicateTo file stderr >> action >> hFlush stderr)
-      readFile path
 
 various :: Application
 various request respond = case rawPathInfo request of

@@ -1,8 +1,27 @@
--- | Millrace, in one import: sockets, receiving and sending, timers, deadlines.
+{-# LANGUAGE CPP #-}
+
+-- | Millrace, in one import: sockets, receiving and sending, servers and clients by name, timers, deadlines.
 --
--- For the parts see "Millrace.Socket", "Millrace.Socket.ByteString", "Millrace.Socket.File",
--- "Millrace.Socket.Borrowed", "Millrace.Socket.Datagram", "Millrace.File", "Millrace.Timer", "Millrace.Deadline",
--- "Millrace.Wait", "Millrace.Manager", and "Millrace.Operation" for what they are made of.
+-- > import Millrace
+-- >
+-- > main :: IO ()
+-- > main = withServer defaultServer (passive "7000") $ \connection -> recv connection 4096 >>= sendAll connection
+--
+-- Some names are those of @base@: import "Control.Concurrent" @hiding (threadDelay)@, and 'Millrace.Timer.timeout' from
+-- here instead of "System.Timeout". The other modules, by task:
+--
+-- [Servers and clients] "Millrace.Socket.Connect" and "Millrace.Name" (here), "Millrace.Pool" for connections that are
+--   used again, "Millrace.Signal" for SIGTERM
+-- [Bytes that come and go] "Millrace.Stream": lines, frames, copying, limits
+-- [Sockets] "Millrace.Socket", "Millrace.Socket.ByteString", "Millrace.Socket.File" (here); "Millrace.Socket.Datagram",
+--   "Millrace.Socket.Batch", "Millrace.Socket.Gso" and "Millrace.Socket.Multicast" for UDP; "Millrace.Socket.Unix",
+--   "Millrace.Socket.Option"
+-- [Files] "Millrace.File", "Millrace.File.Buffered", "Millrace.File.Access", "Millrace.File.Temporary",
+--   "Millrace.Directory", "Millrace.Watch"
+-- [Programs] "Millrace.Process", "Millrace.Pipe", "Millrace.Terminal", "Millrace.Splice"
+-- [Time] "Millrace.Timer", "Millrace.Deadline" (here)
+-- [Tests] "Millrace.Simulation": a machine with faults, in memory
+-- [Below all of these] "Millrace.Wait" (here), "Millrace.Socket.Borrowed", "Millrace.Operation", "Millrace.Manager"
 module Millrace
   ( module Millrace.Deadline,
     module Millrace.Socket,
@@ -10,12 +29,24 @@ module Millrace
     module Millrace.Socket.File,
     module Millrace.Timer,
     module Millrace.Wait,
+#if defined(linux_HOST_OS)
+    module Millrace.Socket.Connect,
+    Query (..),
+    host,
+    passive,
+#endif
   )
 where
 
 import Millrace.Deadline
+#if defined(linux_HOST_OS)
+import Millrace.Name (Query (..), host, passive)
+#endif
 import Millrace.Socket
 import Millrace.Socket.ByteString
+#if defined(linux_HOST_OS)
+import Millrace.Socket.Connect
+#endif
 import Millrace.Socket.File
 import Millrace.Timer
 import Millrace.Wait

@@ -5,7 +5,7 @@ module ConnectSpec (spec) where
 
 import Control.Concurrent (myThreadId, throwTo)
 import Control.Concurrent.MVar
-import Control.Exception (AsyncException (ThreadKilled), SomeException, bracket, finally, try, uninterruptibleMask_)
+import Control.Exception (AsyncException (ThreadKilled), SomeException, bracket, finally, toException, try, uninterruptibleMask_)
 import Control.Monad (foldM_, forM, forM_, replicateM, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
@@ -18,7 +18,9 @@ import Millrace.Socket.Connect hiding (connectTo)
 import qualified Millrace.Socket.Connect as Connect
 import StreamSupport
 import Support
+import System.Environment (getProgName)
 import Test.Hspec hiding (after, before)
+import TestSupport.Folder (standardErrorOf)
 
 spec :: Spec
 spec = do
@@ -75,6 +77,19 @@ spec = do
           return [failing, staying]
         readIORef told `shouldReturn` ["user error (asked to fail)"]
         mapM_ close clients
+    it "prints exceptions of connections in one line, but not their usual ends" $ do
+      name <- getProgName
+      let peer = SockAddrInet 7 (tupleToHostAddress (127, 0, 0, 1))
+          problemOf action = either id (\() -> error "it has not failed") <$> try action
+      soon <- deadlineAfter 1000
+      ends <-
+        mapM
+          problemOf
+          [ withUnixPair (\one other -> close other >> void (sendAll one "x" >> sendAll one "x")),
+            withUnixPair (\one _ -> void (recvBefore soon one 1))
+          ]
+      printed <- standardErrorOf (mapM_ (printing peer) (toException (userError "one\ntwo\233") : ends))
+      printed `shouldBe` name <> ": connection from 127.0.0.1:7: user error (one two\233)\n"
     it "tells of every exception that it has not thrown itself" $
       withoutLeaks $ do
         told <- newMVar []

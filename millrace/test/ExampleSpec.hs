@@ -7,7 +7,7 @@ import Control.Exception (finally)
 import Control.Monad (forever, unless)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Millrace
+import Millrace hiding (connectTo)
 import Millrace.Operation (foreignHandle, perform, throwIfFailed, waitReadableRequest)
 import Support (bytesAt, connectTo, pause, receiveExactly, start, stop, within)
 import System.Posix.Types (Fd)

@@ -4,7 +4,7 @@
 -- | Streams of bytes.
 module StreamSpec (spec) where
 
-import Control.Concurrent (forkIO, myThreadId, throwTo)
+import Control.Concurrent (ThreadId, forkIO, myThreadId, throwTo)
 import Control.Concurrent.MVar
 import Control.Exception
   ( AsyncException (StackOverflow, ThreadKilled),
@@ -16,14 +16,17 @@ import Control.Exception
     uninterruptibleMask_,
   )
 import Control.Monad (forM_, forever, unless, void, when)
+import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef
+import GHC.Conc (BlockReason (..), ThreadStatus (..), threadStatus)
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Stream
 import qualified Millrace.Timer as Timer
 import StreamSupport
 import Support
+import System.Mem (getAllocationCounter, setAllocationCounter)
 import Test.Hspec hiding (after, before)
 
 spec :: Spec
@@ -54,6 +57,33 @@ spec = do
       start (readAll limited) >>= finish
       ByteString.concat . reverse <$> readIORef got `shouldReturn` ByteString.pack [0 .. 9]
       count `shouldReturn` 10
+    it "takes all that has come in one piece, up to 64 KiB, and then the end" $
+      withUnixPair $ \one other -> do
+        forM_ [1, 16383, 16384, 16385, 65535, 65536] $ \size -> do
+          let sent = bytesAt 0 size
+          sendAll other sent
+          got <- fromSocket one
+          rest <- ByteString.concat <$> takeRest (size - ByteString.length got) one
+          got <> rest `shouldBe` sent
+          -- A socket of the system itself may hand over less at once than it has.
+          ByteString.length got `shouldSatisfy` (>= min size 16384)
+        sendAll other (bytesAt 0 16384)
+        close other
+        (ByteString.length <$> fromSocket one) `shouldReturn` 16384
+        fromSocket one `shouldReturn` ""
+    it "allocates no buffer for a client that waits" $
+      withUnixPair $ \one other -> do
+        next <- linesOf 1000 (fromSocket one)
+        waiting <- start $ do
+          setAllocationCounter 0
+          line <- next
+          left <- getAllocationCounter
+          return (line, negate left)
+        becomesTrue 1000 (isBlocked (jobThread waiting)) `shouldReturn` True
+        sendAll other "line\n"
+        (line, allocated) <- finish waiting
+        line `shouldBe` Just "line"
+        allocated `shouldSatisfy` (< 5000)
     it "cuts lines wherever the pieces end" $ do
       let text = "first\r\n\nthird line\nlast"
       forM_ [1 .. 25] $ \size -> do
@@ -160,3 +190,11 @@ spec = do
     pieces size bytes
       | ByteString.null bytes = []
       | otherwise = let (now, later) = ByteString.splitAt size bytes in now : pieces size later
+
+-- Further bytes, as many as this.
+takeRest :: Int -> Socket -> IO [ByteString]
+takeRest 0 _ = return []
+takeRest size s = recv s size >>= \bytes -> (bytes :) <$> takeRest (size - ByteString.length bytes) s
+
+isBlocked :: ThreadId -> IO Bool
+isBlocked thread = (== ThreadBlocked BlockedOnMVar) <$> threadStatus thread

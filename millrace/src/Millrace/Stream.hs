@@ -72,7 +72,7 @@ fromPieces pieces = do
     takeFirst takeUntil (piece : others) = piece <$ takeUntil others
     takeFirst _ [] = return ByteString.empty
 
--- | Receives from a socket, in pieces of at most 64 KiB.
+-- | Receives from a socket, in pieces of at most 64 KiB. A client that sends nothing occupies no buffer.
 fromSocket :: Socket -> Source
 fromSocket s = recv s 65536
 

@@ -7,7 +7,6 @@
 -- All functions are interruptible, and leave no socket open when they are interrupted.
 --
 -- >>> import Millrace
--- >>> import Millrace.Name
 -- >>> import Control.Concurrent.MVar
 -- >>> addresses <- newEmptyMVar :: IO (MVar [SockAddr])
 -- >>> let listenOn = defaultServer {serverReady = putMVar addresses}
@@ -31,6 +30,10 @@ module Millrace.Socket.Connect
     defaultServer,
     withServer,
     withRunningServer,
+
+    -- * Exceptions of a connection's action
+    printing,
+    ignoring,
   )
 where
 
@@ -38,7 +41,7 @@ import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, killThread, myThr
 import Control.Concurrent.MVar
 import Control.Concurrent.STM
 import Control.Exception
-  ( Exception,
+  ( Exception (..),
     SomeException,
     bracket,
     bracketOnError,
@@ -56,7 +59,18 @@ import Data.IORef
 import Data.List (partition)
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
-import Foreign.C.Error (Errno (..), eAFNOSUPPORT)
+import Foreign.C.Error
+  ( Errno (..),
+    eAFNOSUPPORT,
+    eCONNABORTED,
+    eCONNRESET,
+    eHOSTUNREACH,
+    eNETUNREACH,
+    eNOTCONN,
+    ePIPE,
+    eTIMEDOUT,
+  )
+import GHC.Foreign (withCStringLen)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, isDeadlineError, noDeadline)
 import Millrace.Internal.Park (handOver)
@@ -65,6 +79,8 @@ import Millrace.Internal.TimerTable (Action (..))
 import Millrace.Name
 import Millrace.Socket
 import qualified Millrace.Timer as Timer
+import System.Environment (getProgName)
+import System.IO (hGetEncoding, hPutBuf, mkTextEncoding, stderr)
 
 -- | Connecting failed for all addresses of a name: the addresses, and why each attempt failed.
 data ConnectError = ConnectError !String [(SockAddr, IOError)]
@@ -165,12 +181,13 @@ data Server = Server
     serverSharesPort :: !Bool,
     -- | runs when the server listens, with its addresses
     serverReady :: [SockAddr] -> IO (),
-    -- | gets the exceptions of a connection's action, but not those that the server itself interrupts it with when it
-    -- ends
+    -- | gets the exceptions of a connection's action, with the address of the peer, but not those that the server itself
+    -- interrupts it with when it ends: 'printing', 'ignoring', or an action of the program
     serverProblem :: SockAddr -> SomeException -> IO ()
   }
 
--- | 10,000 connections, a queue of 4096, five seconds of grace and five to clean up; problems are ignored.
+-- | 10,000 connections, a queue of 4096, five seconds of grace and five to clean up; exceptions are
+-- printed ('printing').
 defaultServer :: Server
 defaultServer =
   Server
@@ -180,14 +197,41 @@ defaultServer =
       serverCleanUpMicros = 5000000,
       serverSharesPort = False,
       serverReady = \_ -> return (),
-      serverProblem = \_ _ -> return ()
+      serverProblem = printing
     }
+
+-- | Prints an exception of a connection's action on standard error, in a line with the program's name and the peer's
+-- address. Prints nothing for the usual ends of a connection: the peer has closed or reset it, or does not answer any
+-- more; or a deadline has passed.
+--
+-- > chat: connection from 127.0.0.1:39212: Prelude.head: empty list
+printing :: SockAddr -> SomeException -> IO ()
+printing peer problem = unless (isUsualEnd problem) $ do
+  name <- getProgName
+  let text = unwords (concatMap words (lines (displayException problem)))
+  -- With one write, because other threads print, too. What the locale cannot say becomes a question mark.
+  encoding <- hGetEncoding stderr >>= mkTextEncoding . maybe "ASCII//TRANSLIT" ((++ "//TRANSLIT") . takeWhile (/= '/') . show)
+  withCStringLen
+    encoding
+    (name ++ ": connection from " ++ show peer ++ ": " ++ text ++ "\n")
+    (uncurry (hPutBuf stderr))
+
+-- | Ignores an exception.
+ignoring :: SockAddr -> SomeException -> IO ()
+ignoring _ _ = return ()
+
+isUsualEnd :: SomeException -> Bool
+isUsualEnd problem = case fromException problem of
+  Just ended -> isDeadlineError ended || fmap Errno (ioe_errno ended) `elem` map Just ends
+  Nothing -> False
+  where
+    ends = [ePIPE, eCONNRESET, eCONNABORTED, eNOTCONN, eTIMEDOUT, eHOSTUNREACH, eNETUNREACH]
 
 -- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new thread.
 -- The connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then
 -- it stops listening, and waits for the connections for the time of grace, or until it is interrupted again. Those that
 -- remain are interrupted, and it waits for their end, also if it is interrupted once more, but no longer than they may
--- clean up.
+-- clean up. So it never returns, and ends by an exception.
 --
 -- A family that the system does not have, such as IPv6 where that is switched off, is left out if there are addresses
 -- of another one.

@@ -13,21 +13,27 @@ where
 
 import Control.Exception (evaluate)
 import Data.Primitive.SmallArray (SmallArray, indexSmallArray, sizeofSmallArray, smallArrayFromList)
-import Foreign.C.Error (Errno (..), errnoToIOError)
-import System.IO.Error (ioeSetFileName, ioeSetLocation)
+import Foreign.C.Error (Errno (..), eTIMEDOUT, errnoToIOError)
+import System.IO.Error (ioeSetErrorString, ioeSetFileName, ioeSetLocation)
 
--- | @systemError attempted code object@ is 'errnoToIOError' without a handle.
+-- | @systemError attempted code object@ is 'errnoToIOError' without a handle. A passed deadline is called so.
 systemError :: String -> Errno -> Maybe FilePath -> IOError
 systemError attempted code@(Errno number) object
   | number >= 0 && index < sizeofSmallArray known =
     maybe id (flip ioeSetFileName) object (indexSmallArray known index `ioeSetLocation` attempted)
-  | otherwise = errnoToIOError attempted code Nothing object
+  | otherwise = inOurWords code (errnoToIOError attempted code Nothing object)
   where
     index = fromIntegral number
 
+-- The system's words for a deadline are "Connection timed out", and make one look for a fault of the network.
+inOurWords :: Errno -> IOError -> IOError
+inOurWords code problem
+  | code == eTIMEDOUT = problem `ioeSetErrorString` "the deadline has passed, or the peer answers no more"
+  | otherwise = problem
+
 -- Linux and BSD have fewer than 140 codes; the few that Windows has above are made when they are needed.
 known :: SmallArray IOError
-known = smallArrayFromList [errnoToIOError "" (Errno number) Nothing Nothing | number <- [0 .. 139]]
+known = smallArrayFromList [inOurWords (Errno number) (errnoToIOError "" (Errno number) Nothing Nothing) | number <- [0 .. 139]]
 {-# NOINLINE known #-}
 
 -- | Makes all errors. Takes a tenth of a millisecond, once.

@@ -50,12 +50,13 @@ module Millrace.Socket.ByteString
   )
 where
 
-import Control.Monad (void, zipWithM_)
+import Control.Monad (unless, void, zipWithM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Word (Word64, Word8)
+import Foreign.C.Error (eAGAIN)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
@@ -69,7 +70,7 @@ import Millrace.Internal.Socket
 import Millrace.Operation
 
 -- | Waits for bytes, and returns at least one and at most the given number. Empty at the end of the stream. Throws for
--- a size that is not positive.
+-- a size that is not positive. A thread that waits occupies no buffer, whatever the size.
 recv :: Socket -> Int -> IO ByteString
 recv = recvBefore noDeadline
 
@@ -81,13 +82,43 @@ recvBefore !deadline s !size =
   where
     function = "Millrace.Socket.ByteString.recv"
 
--- For more than a borrowed buffer holds: receives into new memory.
+-- For more than a borrowed buffer holds. Nothing is allocated while no bytes are there: they come into a borrowed buffer
+-- first, and only if they fill it is there new memory for the rest. A message must come in one piece.
 recvLarge :: String -> Deadline -> Socket -> Int -> IO ByteString
 recvLarge function deadline s size = do
+  isMessage <- carriesMessages s
+  if isMessage
+    then trimmed size (\memory -> recvMasked function deadline s memory size)
+    else do
+      first <- receiveBytes function (before deadline) s borrowedSize
+      if ByteString.length first < borrowedSize
+        then return first
+        else trimmed size $ \memory -> do
+          count <- copyInto memory first
+          (count +) <$> recvRest s (memory `plusPtr` borrowedSize) (size - borrowedSize)
+
+-- New bytes of at most this size, of which the action returns the number. Copied if they are fewer, because all of the
+-- memory would stay for as long as the bytes do.
+trimmed :: Int -> (Ptr Word8 -> IO Int) -> IO ByteString
+trimmed size fill = do
   memory <- mallocByteString size
-  count <- withForeignPtr memory $ \buffer -> recvMasked function deadline s buffer size
-  -- Copied, because the whole buffer would stay in memory as long as the bytes do.
+  count <- withForeignPtr memory fill
   return $! if count == size then fromForeignPtr memory 0 count else ByteString.copy (fromForeignPtr memory 0 count)
+
+-- What is there now, after other bytes. The next receive finds the end of the stream, or an error. Call it masked.
+recvRest :: Socket -> Ptr Word8 -> Int -> IO Int
+recvRest s@(Socket handle _) buffer size =
+  keptOr s (firstBytes size) (either failed copyKept) keepLate (atOnce (recvRequest handle buffer size)) (either failed return)
+  where
+    failed code = 0 <$ unless (code == eAGAIN) (keepError s code)
+    keepLate = either (keepError s) (keepReceived s buffer)
+    copyKept bytes
+      | ByteString.null bytes = 0 <$ keepBytes s bytes
+      | otherwise = copyInto buffer bytes
+
+copyInto :: Ptr Word8 -> ByteString -> IO Int
+copyInto buffer bytes =
+  unsafeUseAsCStringLen bytes $ \(source, count) -> count <$ copyBytes buffer (castPtr source) count
 
 -- | Receives into a buffer. Returns the number of bytes, 0 at the end of the stream.
 recvBuf :: Socket -> Ptr Word8 -> Int -> IO Int
@@ -107,14 +138,13 @@ recvMasked attempted deadline s@(Socket handle _) buffer size = do
   keptOr
     s
     (firstBytes size)
-    (either (counted . Left) copyOut)
+    (either (counted . Left) (copyInto buffer))
     keepLate
     (before deadline (recvRequest handle buffer size))
     counted
   where
     counted = throwIfFailed attempted (describe s)
     keepLate = either (keepError s) (keepReceived s buffer)
-    copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> count <$ copyBytes buffer (castPtr source) count
 
 keepReceived :: Socket -> Ptr Word8 -> Int -> IO ()
 keepReceived s buffer count = ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
