@@ -4,7 +4,7 @@
 module Main (main) where
 
 import ArenaSpec (arenaSpec)
-import Control.Exception (bracket, bracket_, finally)
+import Control.Exception (bracket, finally)
 import Control.Monad (forM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -13,7 +13,7 @@ import GrpcSpec (grpcSpec)
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
 import Support (connectWhenReady, running, stop)
-import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive, removeFile, renameFile)
+import System.Directory (createDirectory, getTemporaryDirectory, removeFile, renameFile)
 import System.Exit (ExitCode (..))
 import System.IO (hGetContents, hGetLine)
 import System.Process
@@ -215,7 +215,7 @@ inFolder = withTemporaryFolder "millrace-example"
 withCertificate :: (FilePath -> FilePath -> IO a) -> IO a
 withCertificate use = do
   folder <- getTemporaryDirectory
-  port <- freePort
+  port <- freePort :: IO Int
   let certificate = folder <> "/millrace-example-" <> show port <> ".pem"
       key = certificate <> ".key"
   flip finally (mapM_ removeFile [certificate, key]) $ do

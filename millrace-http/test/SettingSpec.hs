@@ -37,8 +37,6 @@ import Network.Socket hiding (close)
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
-import System.FilePath ((</>))
-import System.IO (IOMode (..), hClose, hFlush, stderr, withFile)
 import System.Timeout (timeout)
 import Test.Hspec
 import TestSupport.Folder (standardErrorOf)

@@ -222,8 +222,8 @@ sendRequest connection stream text = do
         (scheme, authority, path) = case B.breakSubstring "://" target of
           (_, "") -> ("http", "", target)
           (named', after) ->
-            let (host, behind) = C8.break (`C8.elem` "/?") (B.drop 3 after)
-             in (named', host, if B.isPrefixOf "/" behind then behind else "/" <> behind)
+            let (name, behind) = C8.break (`C8.elem` "/?") (B.drop 3 after)
+             in (named', name, if B.isPrefixOf "/" behind then behind else "/" <> behind)
 
 linesOf :: ByteString -> [ByteString]
 linesOf text

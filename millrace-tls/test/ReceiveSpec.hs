@@ -138,4 +138,4 @@ spec = do
 takeFlag :: IORef Bool -> IO Bool
 takeFlag flag = atomicModifyIORef' flag noted
   where
-    noted flag = (False, flag)
+    noted was = (False, was)
