@@ -10,8 +10,10 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import GrpcSpec (grpcSpec)
+import GuestBookSpec (guestBookSpec)
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
+import NoticeBoardSpec (noticeBoardSpec)
 import Support (connectWhenReady, running, stop)
 import System.Directory (createDirectory, getTemporaryDirectory, removeFile, renameFile)
 import System.Exit (ExitCode (..))
@@ -39,6 +41,8 @@ main = hspec $ do
         receive connection (ByteString.length message) `shouldReturn` message
       shutdown connection ShutdownSend
       receiveAll connection `shouldReturn` ""
+  noticeBoardSpec
+  guestBookSpec
   grpcSpec
   arenaSpec inFolder withCertificate
   describe "sleep-in-c" $
