@@ -4,9 +4,9 @@
 -- nobody.
 module Main (main) where
 
-import Control.Concurrent (forkIO, killThread)
+import Control.Concurrent.Async (race_)
 import Control.Concurrent.STM
-import Control.Exception (bracket, bracket_)
+import Control.Exception (bracket_)
 import Control.Monad (forever, unless)
 import Data.ByteString (ByteString)
 import qualified Data.Map.Strict as Map
@@ -27,7 +27,7 @@ main = do
     bracket_
       (atomically (modifyTVar' room (Map.insert number queue)))
       (atomically (modifyTVar' room (Map.delete number)))
-      $ bracket (forkIO (forever (atomically (readTBQueue queue) >>= sendAll client))) killThread $ \_ -> do
+      $ race_ (forever (atomically (readTBQueue queue) >>= sendAll client)) $ do
         line <- linesOf 1000 (fromSocket client)
         hear room number line
 

@@ -2,10 +2,8 @@
 -- time, for at most five seconds.
 module Main (main) where
 
-import Control.Concurrent (forkIO)
-import Control.Concurrent.MVar
+import Control.Concurrent.Async (mapConcurrently)
 import Control.Exception (IOException, catch, try)
-import Control.Monad (forM)
 import Data.List (nub)
 import Millrace.Deadline
 import Millrace.Name
@@ -15,10 +13,7 @@ main :: IO ()
 main = do
   names <- lines <$> getContents
   deadline <- deadlineAfter 5000000
-  answers <- forM names $ \name -> do
-    answer <- newEmptyMVar
-    answer <$ forkIO (check deadline name >>= putMVar answer)
-  mapM takeMVar answers >>= mapM_ putStrLn
+  mapConcurrently (check deadline) names >>= mapM_ putStrLn
 
 check :: Deadline -> String -> IO String
 check deadline name = (look `catch` late) >>= \text -> return (name ++ ": " ++ text)

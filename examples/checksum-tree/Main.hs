@@ -1,10 +1,10 @@
 -- | Prints a checksum (Adler-32) of every file below a directory. Sixteen files are read at the same time.
 module Main (main) where
 
-import Control.Concurrent (forkIO)
+import Control.Concurrent.Async (concurrently_, replicateConcurrently_)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM
-import Control.Monad (forM_, replicateM, unless, void)
+import Control.Monad (replicateM_, unless, void)
 import Data.Bits (shiftL, (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -20,13 +20,10 @@ main = do
   [root] <- getArgs
   waiting <- newTBQueueIO 64
   output <- newMVar ()
-  ends <- replicateM 16 $ do
-    end <- newEmptyMVar
-    end <$ forkIO (work waiting output >> putMVar end ())
-  walk root Never $ \entry ->
-    unless (entryKind entry /= RegularFile) (atomically (writeTBQueue waiting (Just (entryPath entry))))
-  forM_ ends (\_ -> atomically (writeTBQueue waiting Nothing))
-  mapM_ takeMVar ends
+  concurrently_ (replicateConcurrently_ 16 (work waiting output)) $ do
+    walk root Never $ \entry ->
+      unless (entryKind entry /= RegularFile) (atomically (writeTBQueue waiting (Just (entryPath entry))))
+    replicateM_ 16 (atomically (writeTBQueue waiting Nothing))
   hFlush stdout
 
 work :: TBQueue (Maybe FilePath) -> MVar () -> IO ()

@@ -1,7 +1,7 @@
 -- | Forwards every connection to a port of this machine to another host and port.
 module Main (main) where
 
-import Control.Concurrent (forkIO, killThread, newEmptyMVar, putMVar, takeMVar)
+import Control.Concurrent.Async (concurrently_)
 import Control.Exception (bracket, finally)
 import Control.Monad (void)
 import Millrace
@@ -17,10 +17,6 @@ main = do
 
 -- Forwards in both directions, until both have ended.
 exchange :: Socket -> Socket -> IO ()
-exchange here there = do
-  done <- newEmptyMVar
-  bracket (forkIO (oneWay here there `finally` putMVar done ())) killThread $ \_ -> do
-    oneWay there here
-    takeMVar done
+exchange here there = concurrently_ (oneWay here there) (oneWay there here)
   where
     oneWay from to = void (copy (fromSocket from) (toSocket to)) `finally` shutdown to ShutdownSend

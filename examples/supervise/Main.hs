@@ -2,9 +2,7 @@
 -- up to a minute. It ends with the program's success, or when it is asked to end; then it ends the program.
 module Main (main) where
 
-import Control.Concurrent (forkIO, killThread)
-import Control.Concurrent.MVar
-import Control.Exception (bracket)
+import Control.Concurrent.Async (race)
 import Control.Monad (unless)
 import Millrace.Process
 import Millrace.Signal
@@ -17,10 +15,8 @@ main = do
   hSetBuffering stdout LineBuffering
   program : arguments <- getArgs
   withSignals [Terminate, Interrupt] $ \signals -> do
-    over <- newEmptyMVar
-    bracket (forkIO (superviseFrom 100000 (command program arguments) >> putMVar over "succeeded")) killThread $ \_ ->
-      bracket (forkIO (nextSignal signals >>= putMVar over . show)) killThread $ \_ ->
-        takeMVar over >>= putStrLn . ("ending: " ++)
+    ending <- race (superviseFrom 100000 (command program arguments)) (nextSignal signals)
+    putStrLn ("ending: " ++ either (\() -> "succeeded") show ending)
 
 superviseFrom :: Int -> Command -> IO ()
 superviseFrom pauseMicros what = do
