@@ -1,5 +1,6 @@
--- | Runs examples, in the order in which they are written: each with a time limit, and without those that do not hold.
 -- Must not know: servers.
+
+-- | Runs examples, in the order in which they are written: each with a time limit, and without those that do not hold.
 module Examples (Title, isAbout, runExamples) where
 
 import Control.Concurrent.Async (AsyncCancelled (..))

@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: sockets.
+
 -- | Frames and header blocks of HTTP/2, for clients that also send what no honest client sends. Nothing is checked when
--- frames are made: any length, flag, stream and order is possible. Must not know: sockets.
+-- frames are made: any length, flag, stream and order is possible.
 module Http2Frame
   ( -- * Frames
     Frame (..),

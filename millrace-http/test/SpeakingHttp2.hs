@@ -1,8 +1,10 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: servers.
+
 -- | A client that translates: the example writes and reads HTTP/1, and the connection carries HTTP/2. So examples that
--- are written in bytes of HTTP/1 also run over HTTP/2. Must not know: servers.
+-- are written in bytes of HTTP/1 also run over HTTP/2.
 --
 -- Each request becomes a stream: its head a header block, and its body DATA, with the trailers of a chunked one. The
 -- response on the stream becomes a response of HTTP/1, chunked if its length was not announced. The next request begins

@@ -1,4 +1,6 @@
--- | The texts of failures and of settings that are refused. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | The texts of failures and of settings that are refused.
 module ErrorSpec (spec) where
 
 import Control.Exception (displayException)

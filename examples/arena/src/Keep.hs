@@ -1,4 +1,6 @@
--- | What was made a moment ago, by number, until it is 200 ms old. Must not know: the clock.
+-- Must not know: the clock.
+
+-- | What was made a moment ago, by number, until it is 200 ms old.
 module Keep (Kept, nothingKept, recall, keep, forget) where
 
 import qualified Data.ByteString.Lazy as Lazy

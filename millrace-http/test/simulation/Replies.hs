@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Responses as the clients of the simulation check them: by tag and to the byte. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Responses as the clients of the simulation check them: by tag and to the byte.
 module Replies (expectReply, wrong, wrongOf) where
 
 import Control.Exception (Exception, SomeException, fromException, throwIO)

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What a client asks and the target answers, and what goes wrong meanwhile. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | What a client asks and the target answers, and what goes wrong meanwhile.
 module Script
   ( Script (..),
     RequestFraming (..),

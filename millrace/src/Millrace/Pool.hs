@@ -1,7 +1,9 @@
 {-# LANGUAGE NamedFieldPuns #-}
 
+-- Must not know: sockets.
+
 -- | Pools of things that are expensive to make and that one thread uses at a time: connections to a database, for
--- example. Must not know: sockets.
+-- example.
 --
 -- 1. No more than 'poolLimit' things exist at any time, including those that are being made and those that are being
 --    ended.

@@ -1,4 +1,6 @@
--- | Connecting to the first of several addresses that answers. Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | Connecting to the first of several addresses that answers.
 module Millrace.HttpClient.Connect
   ( connectToHost,
     connectFirst,

@@ -1,3 +1,5 @@
+-- Must not know: sockets.
+
 -- | Connections of HTTP\/2 from a client's side, for programs that pass messages on piece by piece, such as proxies.
 -- Many exchanges share a connection.
 --
@@ -7,8 +9,7 @@
 -- * The server's limit of exchanges is kept ('Full'), and its GOAWAY ('Leaving').
 -- * A server that sends nothing while there is work gets a PING, and the connection ends if it does not answer.
 --
--- The connection's bytes go through a 'Transport': a socket, TLS after ALPN has chosen @h2@, or memory. Must not know:
--- sockets.
+-- The connection's bytes go through a 'Transport': a socket, TLS after ALPN has chosen @h2@, or memory.
 module Millrace.HttpClient.Http2
   ( -- * Connections
     Connection,

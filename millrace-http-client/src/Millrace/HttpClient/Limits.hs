@@ -1,4 +1,6 @@
--- | Limits of the times that a client waits. Must not know: sockets, HTTP.
+-- Must not know: sockets, HTTP.
+
+-- | Limits of the times that a client waits.
 module Millrace.HttpClient.Limits
   ( Limits (..),
     defaultLimits,

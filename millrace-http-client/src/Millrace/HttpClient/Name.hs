@@ -1,4 +1,6 @@
--- | Looks up the addresses of a host. Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | Looks up the addresses of a host.
 module Millrace.HttpClient.Name
   ( addressesOf,
     interleave,

@@ -1,5 +1,7 @@
+-- Must not know: sessions.
+
 -- |
--- Functions of the operating system that a server needs besides sockets, on POSIX. Must not know: sessions.
+-- Functions of the operating system that a server needs besides sockets, on POSIX.
 --
 -- The folder @windows\/@ has the same names for Windows; the package description chooses.
 module Millrace.Http.System

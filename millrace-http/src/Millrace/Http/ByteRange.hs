@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The Range header (RFC 9110 section 14). Must not know: files.
+-- Must not know: files.
+
+-- | The Range header (RFC 9110 section 14).
 module Millrace.Http.ByteRange
   ( ByteRange (..),
     Selection (..),

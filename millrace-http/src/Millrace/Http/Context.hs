@@ -1,8 +1,10 @@
 {-# LANGUAGE RankNTypes #-}
 {-# LANGUAGE TupleSections #-}
 
+-- Must not know: protocols.
+
 -- |
--- Functions of an application on a request, beyond what WAI offers. Must not know: protocols.
+-- Functions of an application on a request, beyond what WAI offers.
 module Millrace.Http.Context
   ( Context (..),
     contextVault,

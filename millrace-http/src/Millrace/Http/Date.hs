@@ -1,5 +1,7 @@
+-- Must not know: requests.
+
 -- |
--- Dates in header fields (RFC 9110, section 5.6.7). Must not know: requests.
+-- Dates in header fields (RFC 9110, section 5.6.7).
 module Millrace.Http.Date (Seconds, currentSeconds, formatHttpDate, parseHttpDate) where
 
 import Data.ByteString (ByteString)

@@ -1,5 +1,7 @@
+-- Must not know: requests, responses.
+
 -- |
--- Hands bytes to a transport for as long as the client takes them. Must not know: requests, responses.
+-- Hands bytes to a transport for as long as the client takes them.
 --
 -- What counts is progress, not how long a response takes. A client that reads slowly is served; a client that
 -- acknowledges nothing for too long is given up. The kernel reports space in a socket only when a third of its queue is

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Entity tags (RFC 9110 section 8.8.3) and lists of them. Must not know: files.
+-- Must not know: files.
+
+-- | Entity tags (RFC 9110 section 8.8.3) and lists of them.
 module Millrace.Http.EntityTag
   ( EntityTag (..),
     Strength (..),

@@ -1,7 +1,9 @@
 {-# LANGUAGE ScopedTypeVariables #-}
 
+-- Must not know: connections.
+
 -- |
--- Exceptions for faulty requests and responses, and the statuses that answer them. Must not know: connections.
+-- Exceptions for faulty requests and responses, and the statuses that answer them.
 module Millrace.Http.Exception
   ( InvalidRequest (..),
     invalidRequestFromError,

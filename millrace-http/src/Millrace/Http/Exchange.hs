@@ -2,10 +2,12 @@
 {-# LANGUAGE TupleSections #-}
 {-# LANGUAGE UnboxedTuples #-}
 
+-- Must not know: protocols, sockets.
+
 -- |
 -- One request and the means to answer it, for all protocols. "Millrace.Http.Http1.Exchange" implements this interface
 -- for HTTP\/1,
--- "Millrace.Http.Exchange.Memory" for tests. Must not know: protocols, sockets.
+-- "Millrace.Http.Exchange.Memory" for tests.
 --
 -- Each protocol builds its record of operations once. The operations work on the state of one request, and a connection
 -- may have many requests at a time. One thread at a time may use an exchange, except where an operation says otherwise.

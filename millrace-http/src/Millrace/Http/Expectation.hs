@@ -1,7 +1,9 @@
+-- Must not know: connections.
+
 -- |
 -- Whether a client waits for 100 (Continue), and the right to send it. One thread of an application may read the
 -- request's body, which sends 100 (Continue), while another thread responds. Once the final response has begun it would
--- be too late (RFC 9110, section 15.2). Must not know: connections.
+-- be too late (RFC 9110, section 15.2).
 module Millrace.Http.Expectation (Expectation (..), startExpecting, expectNothing, isExpecting, fulfil, dismiss) where
 
 import Control.Exception (finally)

@@ -1,7 +1,9 @@
 {-# LANGUAGE TupleSections #-}
 
+-- Must not know: HTTP.
+
 -- |
--- A map whose entries live for a fixed time. Must not know: HTTP.
+-- A map whose entries live for a fixed time.
 module Millrace.Http.Expiring
   ( Expiring,
     newExpiring,

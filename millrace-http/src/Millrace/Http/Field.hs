@@ -1,8 +1,10 @@
 {-# LANGUAGE FlexibleInstances #-}
 {-# LANGUAGE ScopedTypeVariables #-}
 
+-- Must not know: connections, requests.
+
 -- |
--- Records of unboxed words whose fields have types. Must not know: connections, requests.
+-- Records of unboxed words whose fields have types.
 --
 -- The state of a connection and of a request changes with every request. In an @IORef@ each change would allocate a box
 -- and mark the reference for the collector, so the state is kept in words of plain memory. A 'Field' gives such a word

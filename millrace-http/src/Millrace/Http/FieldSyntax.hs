@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The syntax of fields (RFC 9110, section 5.5 and 5.6): tokens, values and lists. Must not know: connections,
--- requests, responses.
+-- Must not know: connections, requests, responses.
+
+-- | The syntax of fields (RFC 9110, section 5.5 and 5.6): tokens, values and lists.
 module Millrace.Http.FieldSyntax
   ( isToken,
     isFieldValue,

@@ -1,6 +1,7 @@
+-- Must not know: requests, sockets.
+
 -- |
--- A cache of open descriptors and of information about files, if the settings ask for it. Must not know: requests,
--- sockets.
+-- A cache of open descriptors and of information about files, if the settings ask for it.
 --
 -- A cached descriptor counts its users, and the last one closes it. So its number cannot come to mean another file
 -- while a thread still sends the first one.

@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Several ranges of a representation as one body, multipart/byteranges (RFC 9110 section 14.6).
 -- Must not know: files.
+
+-- | Several ranges of a representation as one body, multipart/byteranges (RFC 9110 section 14.6).
 module Millrace.Http.Multipart
   ( Multipart (..),
     Boundary,

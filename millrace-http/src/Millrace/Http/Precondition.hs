@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Conditional requests (RFC 9110 section 13): the decision about one, and not its answer. Must not know: files.
+-- Must not know: files.
+
+-- | Conditional requests (RFC 9110 section 13): the decision about one, and not its answer.
 module Millrace.Http.Precondition
   ( Validators (..),
     modificationTime,

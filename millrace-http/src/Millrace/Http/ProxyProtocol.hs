@@ -1,6 +1,7 @@
+-- Must not know: requests, responses, connections.
+
 -- |
--- The header with which a proxy tells the address of its client: the PROXY protocol, versions 1 and 2. Must not know:
--- requests, responses, connections.
+-- The header with which a proxy tells the address of its client: the PROXY protocol, versions 1 and 2.
 module Millrace.Http.ProxyProtocol (Parsed (..), parseHeader) where
 
 import Control.Exception (IOException, try)

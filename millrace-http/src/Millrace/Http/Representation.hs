@@ -1,9 +1,11 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: protocols, servers.
+
 -- |
 -- Answers with a representation that has validators: bytes in memory, or a file. The answers are ordinary WAI
 -- responses, so
--- this works with any server. Must not know: protocols, servers.
+-- this works with any server.
 module Millrace.Http.Representation
   ( Representation,
     bytesRepresentation,

@@ -3,8 +3,10 @@
 -- wai before 3.2.4 has no other name for setting the body.
 {-# OPTIONS_GHC -Wno-deprecations #-}
 
+-- Must not know: connections, responses.
+
 -- |
--- The WAI request of a head that the C code has parsed, for all protocols. Must not know: connections, responses.
+-- The WAI request of a head that the C code has parsed, for all protocols.
 --
 -- The head is copied once, together with the parser's table of fields. Path, query and header values are slices of that
 -- copy. What is larger than a slice is made when the application asks for it.

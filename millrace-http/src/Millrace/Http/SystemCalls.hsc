@@ -1,6 +1,8 @@
+-- Must not know: sockets, WAI.
+
 -- |
 -- The server's C code that does not belong to a protocol, as Haskell functions: HTTP dates, opening files, random
--- bytes. Must not know: sockets, WAI.
+-- bytes.
 module Millrace.Http.SystemCalls
   ( -- * Dates
     dateLength,

@@ -1,6 +1,7 @@
+-- Must not know: connections.
+
 -- |
 -- The threads of a server: a pool of parked threads, threads that others may end, and threads that wait for events.
--- Must not know: connections.
 --
 -- A fork makes the scheduler switch threads soon, in the middle of a batch of requests; waking a parked thread does
 -- not. So work that another thread has to do goes to a parked one.

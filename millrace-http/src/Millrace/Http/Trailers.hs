@@ -1,9 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: protocols.
+
 -- |
--- What an application can say and ask about the trailers of a response and a request, with the names of Warp. Must not
--- know:
--- protocols.
+-- What an application can say and ask about the trailers of a response and a request, with the names of Warp.
 module Millrace.Http.Trailers
   ( HTTP2Data,
     http2dataPushPromise,

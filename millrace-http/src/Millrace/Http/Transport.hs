@@ -1,9 +1,9 @@
 {-# LANGUAGE RankNTypes #-}
 
+-- Must not know: HTTP.
+
 -- |
--- The bytes of one client: how they are received and sent, under time limits, and how the connection ends. Must not
--- know:
--- HTTP.
+-- The bytes of one client: how they are received and sent, under time limits, and how the connection ends.
 --
 -- A plain socket has a separate constructor, so that its operations are inlined and called directly. All other
 -- transports are a record of functions: "Millrace.Http.Transport.Memory" is one, and TLS is another.

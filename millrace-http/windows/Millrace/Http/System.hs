@@ -1,5 +1,7 @@
+-- Must not know: sessions.
+
 -- |
--- Functions of the operating system that a server needs besides sockets, on Windows. Must not know: sessions.
+-- Functions of the operating system that a server needs besides sockets, on Windows.
 --
 -- The folder @posix\/@ has the same names for all other systems; the package description chooses.
 module Millrace.Http.System

@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: sockets.
+
 -- | The values of a statement's parameters. Import this module to make instances of 'Parameter' for your types; for all
--- else "Millrace.Postgresql" suffices. Must not know: sockets.
+-- else "Millrace.Postgresql" suffices.
 --
 -- >>> encodedSize (value (5 :: Int))
 -- Just 8

@@ -1,8 +1,10 @@
 {-# LANGUAGE RankNTypes #-}
 {-# LANGUAGE ScopedTypeVariables #-}
 
+-- Must not know: sockets.
+
 -- | How rows become values of a program. Import this module to make instances of 'Column' for your types; for all else
--- "Millrace.Postgresql" suffices. Must not know: sockets.
+-- "Millrace.Postgresql" suffices.
 --
 -- >>> rowWidth ((,) <$> (column :: Row Int) <*> (column :: Row Bool))
 -- 2

@@ -1,6 +1,8 @@
 {-# LANGUAGE TupleSections #-}
 
--- | Chooses one of several targets for a request (load balancing). Must not know: connections.
+-- Must not know: connections.
+
+-- | Chooses one of several targets for a request (load balancing).
 module Millrace.Proxy.Balance
   ( Balancer,
     newBalancer,

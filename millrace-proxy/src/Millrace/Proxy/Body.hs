@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: sockets.
+
 -- | Reads the body of a response piece by piece, and keeps the bytes of the connection that were received and not used
--- yet. Must not know: sockets.
+-- yet.
 module Millrace.Proxy.Body
   ( Source (..),
     newSource,

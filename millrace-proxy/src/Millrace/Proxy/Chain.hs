@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: connections.
+
 -- | The chain of proxies that a request goes through: whether it has come here before (Via), and how much further it
--- may go (Max-Forwards). Must not know: connections.
+-- may go (Max-Forwards).
 module Millrace.Proxy.Chain
   ( ProxyName,
     newProxyName,

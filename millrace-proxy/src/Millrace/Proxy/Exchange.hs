@@ -1,8 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE RankNTypes #-}
 
--- | One request on one connection to a target: sending it, and waiting for the response under the limits. Must not
--- know: health.
+-- Must not know: health.
+
+-- | One request on one connection to a target: sending it, and waiting for the response under the limits.
 module Millrace.Proxy.Exchange
   ( Exchange (..),
     newExchange,

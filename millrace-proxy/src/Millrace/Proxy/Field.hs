@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The syntax of header fields (RFC 9110, section 5), for requests and responses. Must not know: connections.
+-- Must not know: connections.
+
+-- | The syntax of header fields (RFC 9110, section 5), for requests and responses.
 module Millrace.Proxy.Field
   ( optionsOf,
     tokensOf,

@@ -1,4 +1,6 @@
--- | A request that is being passed on to a target, and its outcome. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | A request that is being passed on to a target, and its outcome.
 module Millrace.Proxy.ForwardedRequest
   ( ForwardedRequest (..),
     ForwardOutcome (..),

@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The fields that tell a target about the client: Forwarded (RFC 7239) and its older relatives. Must not know:
--- connections.
+-- Must not know: connections.
+
+-- | The fields that tell a target about the client: Forwarded (RFC 7239) and its older relatives.
 module Millrace.Proxy.Forwarding
   ( Claimed (..),
     claimsNothing,

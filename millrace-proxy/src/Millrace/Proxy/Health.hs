@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Active health checks of targets. Must not know: WAI.
+-- Must not know: WAI.
+
+-- | Active health checks of targets.
 module Millrace.Proxy.Health
   ( watchHealth,
   )

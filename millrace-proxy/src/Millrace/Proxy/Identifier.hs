@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Identifiers of requests, and of traces (W3C Trace Context). Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Identifiers of requests, and of traces (W3C Trace Context).
 module Millrace.Proxy.Identifier
   ( Identifiers,
     newIdentifiers,

@@ -1,6 +1,8 @@
 {-# LANGUAGE LambdaCase #-}
 
--- | A connection to a target: a plain socket's bytes, or those of TLS. Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | A connection to a target: a plain socket's bytes, or those of TLS.
 module Millrace.Proxy.Link
   ( Link (..),
     connectLink,

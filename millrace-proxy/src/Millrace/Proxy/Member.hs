@@ -1,4 +1,6 @@
--- | A target and what the proxy knows of it. Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | A target and what the proxy knows of it.
 module Millrace.Proxy.Member
   ( Member (..),
     newMember,

@@ -1,4 +1,6 @@
--- | A variable for each capability, so that threads seldom meet. Must not know: connections.
+-- Must not know: connections.
+
+-- | A variable for each capability, so that threads seldom meet.
 module Millrace.Proxy.PerCapability
   ( PerCapability,
     newPerCapability,

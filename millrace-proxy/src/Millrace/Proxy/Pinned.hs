@@ -1,8 +1,10 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
+-- Must not know: sockets.
+
 -- | Connections that a target has authenticated (NTLM, Negotiate). A request on such a connection is made in the
--- name of one client. So each belongs to the connection of that client, and ends with it. Must not know: sockets.
+-- name of one client. So each belongs to the connection of that client, and ends with it.
 module Millrace.Proxy.Pinned
   ( Pins,
     newPins,

@@ -1,5 +1,7 @@
+-- Must not know: HTTP.
+
 -- | The connections to a target that are open and not in use. Each capability has its own, so that threads seldom meet.
--- A thread that finds none there takes one of another capability. Must not know: HTTP.
+-- A thread that finds none there takes one of another capability.
 module Millrace.Proxy.Pool
   ( Pool,
     newPool,

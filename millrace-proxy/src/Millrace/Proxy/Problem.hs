@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The reasons why a request is not passed on, or its response not passed back. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | The reasons why a request is not passed on, or its response not passed back.
 module Millrace.Proxy.Problem
   ( Problem (..),
     Cause (..),

@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: connections.
+
 -- | The head of a request for a target. Everything in it is checked here, whatever server the application runs on: a
--- line end or a blank inside a field would make two requests of one. Must not know: connections.
+-- line end or a blank inside a field would make two requests of one.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Proxy.RequestHead

@@ -1,8 +1,10 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: sockets.
+
 -- | The head of a response, parsed strictly (RFC 9112). A head that two programs could read differently is refused. If
 -- this proxy took a response for shorter or longer than the target means it, the rest of the connection would become
--- the answer to another client's request. Must not know: sockets.
+-- the answer to another client's request.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Proxy.ResponseHead

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The settings of a proxy, and its limits. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | The settings of a proxy, and its limits.
 module Millrace.Proxy.Settings
   ( Settings (..),
     defaultSettings,

@@ -1,5 +1,7 @@
+-- Must not know: WAI.
+
 -- | The connections of HTTP\/2 to a target. Many exchanges share each of them. Each capability has its own, so that
--- threads seldom meet; when the target allows no further exchange on one, another one is opened. Must not know: WAI.
+-- threads seldom meet; when the target allows no further exchange on one, another one is opened.
 module Millrace.Proxy.SharedConnections
   ( Shared,
     newShared,

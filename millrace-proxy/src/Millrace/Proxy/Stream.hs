@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | One request on a stream of an HTTP\/2 connection to a target. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | One request on a stream of an HTTP\/2 connection to a target.
 module Millrace.Proxy.Stream
   ( passOnStream,
     connectShared,

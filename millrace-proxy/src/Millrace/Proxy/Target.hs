@@ -1,4 +1,6 @@
--- | The servers that a proxy passes requests on to: their names and addresses. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | The servers that a proxy passes requests on to: their names and addresses.
 module Millrace.Proxy.Target
   ( Target (..),
     Scheme (..),

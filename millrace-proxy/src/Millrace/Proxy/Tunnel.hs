@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A connection that has changed its protocol, such as a WebSocket: bytes are passed both ways until one side ends.
 -- Must not know: health.
+
+-- | A connection that has changed its protocol, such as a WebSocket: bytes are passed both ways until one side ends.
 module Millrace.Proxy.Tunnel
   ( switchingHead,
     passBothWays,

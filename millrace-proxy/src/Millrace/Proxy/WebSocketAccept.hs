@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: connections.
+
 -- | Makes the field Sec-WebSocket-Accept, which a client of HTTP\/1.1 expects when its WebSocket is accepted, and which
--- a target that speaks HTTP\/2 does not send. Must not know: connections.
+-- a target that speaks HTTP\/2 does not send.
 module Millrace.Proxy.WebSocketAccept (acceptField) where
 
 import Control.Monad (void)

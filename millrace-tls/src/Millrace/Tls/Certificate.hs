@@ -1,4 +1,6 @@
--- | Certificates, and identities: certificates with their private keys. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Certificates, and identities: certificates with their private keys.
 --
 -- > identity <- loadIdentity (PemFile "fullchain.pem") (PemFile "privkey.pem")
 -- > print (certificateNames (identityCertificate identity))

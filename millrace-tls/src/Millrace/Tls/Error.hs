@@ -1,4 +1,6 @@
--- | The failures of TLS, and advice about them. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | The failures of TLS, and advice about them.
 --
 -- A TLS connection fails with a 'TlsException' if TLS is the reason, and with the 'IOError' of the socket if the
 -- network is: a deadline, a reset, a closed socket. Contexts and certificates that cannot be used are a

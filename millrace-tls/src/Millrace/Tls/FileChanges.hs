@@ -1,4 +1,6 @@
--- | Watching files, for certificates that are renewed while a program runs. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Watching files, for certificates that are renewed while a program runs.
 --
 -- > forkIO (watchFiles 5000000 ["fullchain.pem", "privkey.pem"] (reload `catch` report))
 module Millrace.Tls.FileChanges (watchFiles) where

@@ -1,4 +1,6 @@
--- | Settings that servers and clients share. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Settings that servers and clients share.
 module Millrace.Tls.Settings
   ( -- * Algorithms
     Version (..),

@@ -1,8 +1,10 @@
 {-# LANGUAGE DerivingStrategies #-}
 {-# LANGUAGE GeneralizedNewtypeDeriving #-}
 
+-- Must not know: sockets.
+
 -- | A type for each use of descriptors without offsets that are not sockets: the two ends of a pipe, terminals, and the
--- standard streams. Must not know: sockets.
+-- standard streams.
 module Millrace.Internal.DescriptorTypes
   ( ReadEnd (..),
     WriteEnd (..),

@@ -1,4 +1,6 @@
--- | Reads directories, batch by batch: some thousand names at a time, read by a helper. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Reads directories, batch by batch: some thousand names at a time, read by a helper.
 --
 -- 1. A directory that has no more names than fit into a batch is opened, read and closed by one job.
 -- 2. The descriptor of a larger one is closed once: by 'closeListing' or, if a helper still reads from it then, when

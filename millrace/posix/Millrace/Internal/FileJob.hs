@@ -1,4 +1,6 @@
--- | Jobs on paths and open files, with the errors of the functions that ask for them. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Jobs on paths and open files, with the errors of the functions that ask for them.
 module Millrace.Internal.FileJob
   ( onPath,
     onPaths,

@@ -1,7 +1,9 @@
 {-# LANGUAGE RankNTypes #-}
 
+-- Must not know: sockets.
+
 -- | How files are opened, read and written: by operations of the core or, with backends that would wait for the disk
--- (epoll, kqueue), by helper threads. Must not know: sockets.
+-- (epoll, kqueue), by helper threads.
 module Millrace.Internal.FileTransfer
   ( openDescriptor,
     sizeOfFile,

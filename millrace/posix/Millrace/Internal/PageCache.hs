@@ -1,5 +1,6 @@
--- | Brings parts of files into the system's memory: helper threads read them, so that no capability waits for the disk.
 -- Must not know: sockets.
+
+-- | Brings parts of files into the system's memory: helper threads read them, so that no capability waits for the disk.
 module Millrace.Internal.PageCache (bringIn, bringIntoMemory) where
 
 import Control.Monad (void, when)

@@ -1,5 +1,7 @@
+-- Must not know: sockets.
+
 -- | Descriptors without offsets that are not sockets, such as pipes and terminals: reading and writing them without
--- holding a capability, and without losing what an interrupted thread has read. Must not know: sockets.
+-- holding a capability, and without losing what an interrupted thread has read.
 module Millrace.Internal.StreamDescriptor
   ( StreamDescriptor (..),
     Sharing (..),

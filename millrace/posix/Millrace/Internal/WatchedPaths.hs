@@ -1,5 +1,6 @@
--- | The paths of watched files and directories, by the numbers that the system has given them. Must not know:
--- descriptors.
+-- Must not know: descriptors.
+
+-- | The paths of watched files and directories, by the numbers that the system has given them.
 module Millrace.Internal.WatchedPaths
   ( Paths,
     noPaths,

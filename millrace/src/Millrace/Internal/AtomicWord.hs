@@ -1,9 +1,10 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnboxedTuples #-}
 
+-- Must not know: loops, operations.
+
 -- | Words that several threads change without a lock and without allocating: an @IORef@ would allocate a box for each
--- new value. For the packages of Millrace; other programs find the same in packages for atomic counters. Must not know:
--- loops, operations.
+-- new value. For the packages of Millrace; other programs find the same in packages for atomic counters.
 module Millrace.Internal.AtomicWord
   ( AtomicWords,
     newAtomicWords,

@@ -1,10 +1,12 @@
 {-# LANGUAGE RankNTypes #-}
 
+-- Must not know: loops, timers.
+
 -- | Callbacks that are due, and the threads that run them.
 --
 -- One thread runs them one after the other, as long as each ends before the manager looks again. A thread for each
 -- would cost several times as much as most callbacks. When one blocks or computes for long, another thread runs those
--- behind it. Must not know: loops, timers.
+-- behind it.
 --
 -- The threads are pinned to the capability of the manager, because the manager's @yield@ lets only threads of the same
 -- capability run. When they could migrate, a manager alone on its capability started thread after thread for nothing: a

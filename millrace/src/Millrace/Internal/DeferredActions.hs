@@ -1,7 +1,8 @@
 {-# LANGUAGE MagicHash #-}
 
--- | The actions that a manager runs before it looks for events again, and whether the manager sleeps. Must not know:
--- loops, timers.
+-- Must not know: loops, timers.
+
+-- | The actions that a manager runs before it looks for events again, and whether the manager sleeps.
 --
 -- Servers add an action for almost every request, so adding allocates nothing: the actions are in an array, and their
 -- number changes by compare-and-swap.

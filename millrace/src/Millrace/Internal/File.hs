@@ -1,4 +1,6 @@
--- | The type of open files, and the errors of functions on files and paths. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | The type of open files, and the errors of functions on files and paths.
 module Millrace.Internal.File
   ( File (..),
     Memory (..),

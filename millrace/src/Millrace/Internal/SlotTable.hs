@@ -1,10 +1,10 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnliftedFFITypes #-}
 
+-- Must not know: operations.
+
 -- | A table with an entry for each slot of a manager's loop: the variable at which a thread parks, or the callback to
 -- run.
---
--- Must not know: operations.
 module Millrace.Internal.SlotTable
   ( SlotTable,
     Callback,

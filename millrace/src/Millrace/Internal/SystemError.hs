@@ -1,10 +1,10 @@
+-- Must not know: sockets, operations.
+
 -- | Error codes of the system as 'IOError's.
 --
 -- From base 4.20 on, 'errnoToIOError' makes a @safe@ foreign call for the text of each error. Other threads run
 -- meanwhile, in an order that depends on real time, so that runs of a simulation would not repeat. So each error is
 -- made once and kept, and a simulation makes all of them before it begins.
---
--- Must not know: sockets, operations.
 module Millrace.Internal.SystemError
   ( systemError,
     prepareSystemErrors,

@@ -1,4 +1,6 @@
--- | The actions of a loop's timers, for when they fire. Must not know: the clock.
+-- Must not know: the clock.
+
+-- | The actions of a loop's timers, for when they fire.
 module Millrace.Internal.TimerTable
   ( TimerTable,
     Action (..),

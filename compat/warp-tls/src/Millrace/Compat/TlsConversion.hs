@@ -1,5 +1,7 @@
+-- Must not know: sockets.
+
 -- | WarpTLS's settings as Millrace's: versions, ciphers, certificates, hooks. What OpenSSL cannot do ends the start with a
--- message. Must not know: sockets.
+-- message.
 module Millrace.Compat.TlsConversion
   ( millraceSettings,
   )

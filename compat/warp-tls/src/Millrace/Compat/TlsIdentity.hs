@@ -1,4 +1,6 @@
--- | Certificates and keys of the package @tls@, as OpenSSL reads them. Must not know: sockets, servers.
+-- Must not know: sockets, servers.
+
+-- | Certificates and keys of the package @tls@, as OpenSSL reads them.
 module Millrace.Compat.TlsIdentity
   ( identitiesOf,
     Known,

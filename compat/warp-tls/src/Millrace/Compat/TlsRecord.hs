@@ -1,7 +1,9 @@
 {-# LANGUAGE CPP #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The record of WarpTLS's settings, with the types of the package @tls@. Must not know: sockets, servers.
+-- Must not know: sockets, servers.
+
+-- | The record of WarpTLS's settings, with the types of the package @tls@.
 module Millrace.Compat.TlsRecord
   ( TLSSettings (..),
     defaultTlsSettings,

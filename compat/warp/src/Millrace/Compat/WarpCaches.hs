@@ -1,7 +1,9 @@
 {-# LANGUAGE CPP #-}
 
+-- Must not know: connections.
+
 -- | The caches of Warp's internal interface, for programs that use them without a server: of the date, of information
--- about files, and of descriptors. Must not know: connections.
+-- about files, and of descriptors.
 module Millrace.Compat.WarpCaches
   ( -- * Date
     GMTDate,

@@ -1,8 +1,10 @@
 {-# LANGUAGE RankNTypes #-}
 {-# LANGUAGE TupleSections #-}
 
+-- Must not know: requests.
+
 -- | Connections that a program makes itself, as functions that send and receive, and servers on them: what Warp's
--- internal interface offers to packages like warp-tls. Must not know: requests.
+-- internal interface offers to packages like warp-tls.
 module Millrace.Compat.WarpConnection
   ( -- * Buffers
     Buffer,

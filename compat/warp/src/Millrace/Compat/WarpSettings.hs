@@ -2,8 +2,9 @@
 {-# LANGUAGE RankNTypes #-}
 {-# LANGUAGE ViewPatterns #-}
 
--- | Millrace's settings with the fields of Warp's, for programs that read or update fields instead of calling setters.
 -- Must not know: connections.
+
+-- | Millrace's settings with the fields of Warp's, for programs that read or update fields instead of calling setters.
 module Millrace.Compat.WarpSettings
   ( Settings,
     pattern Settings,

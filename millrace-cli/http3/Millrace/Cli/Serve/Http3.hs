@@ -1,4 +1,6 @@
--- | HTTP\/3 beside a server of https. Must not know: files.
+-- Must not know: files.
+
+-- | HTTP\/3 beside a server of https.
 --
 -- @no-http3\/@ has a module of this name with the same exports, for programs that are built without the libraries. The
 -- .cabal file chooses the folder.

@@ -1,4 +1,6 @@
--- | HTTP\/3 for a program that is built without it. Must not know: files.
+-- Must not know: files.
+
+-- | HTTP\/3 for a program that is built without it.
 --
 -- @http3\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Serve.Http3

@@ -1,6 +1,8 @@
 {-# LANGUAGE CApiFFI #-}
 
--- | What the program needs from its operating system, on POSIX. Must not know: servers.
+-- Must not know: servers.
+
+-- | What the program needs from its operating system, on POSIX.
 --
 -- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Base.System

@@ -1,4 +1,6 @@
--- | Checks the names of a proxy's targets. Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | Checks the names of a proxy's targets.
 --
 -- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Config.Target (targetProblem) where

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Content codings by the C libraries zlib, brotli and zstd. Must not know: HTTP, files.
+-- Must not know: HTTP, files.
+
+-- | Content codings by the C libraries zlib, brotli and zstd.
 --
 -- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Files.Compression

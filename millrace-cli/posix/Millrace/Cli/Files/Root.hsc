@@ -1,7 +1,9 @@
 {-# LANGUAGE CApiFFI #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Opens the files of a directory so that nothing outside it can be reached, on Linux. Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | Opens the files of a directory so that nothing outside it can be reached, on Linux.
 --
 -- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 --

@@ -1,4 +1,6 @@
--- | Passwords and their hashes, as crypt(3) makes them. Must not know: files.
+-- Must not know: files.
+
+-- | Passwords and their hashes, as crypt(3) makes them.
 --
 -- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Middleware.Password

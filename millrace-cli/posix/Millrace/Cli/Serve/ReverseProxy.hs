@@ -1,4 +1,6 @@
--- | Makes a reverse proxy ("Millrace.Proxy") from the command's options. Must not know: files.
+-- Must not know: files.
+
+-- | Makes a reverse proxy ("Millrace.Proxy") from the command's options.
 --
 -- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Serve.ReverseProxy

@@ -1,4 +1,6 @@
--- | The TLS of a server: certificates, their renewal, and the certificates of clients. Must not know: files.
+-- Must not know: files.
+
+-- | The TLS of a server: certificates, their renewal, and the certificates of clients.
 --
 -- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Serve.Tls

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Addresses of sockets as text. Must not know: servers.
+-- Must not know: servers.
+
+-- | Addresses of sockets as text.
 module Millrace.Cli.Base.Address
   ( renderHost,
     addressUrl,

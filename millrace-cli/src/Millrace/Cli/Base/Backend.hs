@@ -1,5 +1,6 @@
--- | Chooses the I/O backend and starts the I/O manager on it, with errors that a user can understand. Must not know:
--- servers.
+-- Must not know: servers.
+
+-- | Chooses the I/O backend and starts the I/O manager on it, with errors that a user can understand.
 module Millrace.Cli.Base.Backend
   ( backendChoices,
     environmentVariable,

@@ -1,5 +1,6 @@
--- | Messages for the user: results, and errors that say what was attempted, why it failed, and what can be done. Must
--- not know: servers.
+-- Must not know: servers.
+
+-- | Messages for the user: results, and errors that say what was attempted, why it failed, and what can be done.
 module Millrace.Cli.Base.Failure
   ( Failure (..),
     FileFailure (..),

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The Host field of a request. Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | The Host field of a request.
 module Millrace.Cli.Base.HostField (nameOfHost) where
 
 import Data.ByteString (ByteString)

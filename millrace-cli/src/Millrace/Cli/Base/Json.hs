@@ -1,4 +1,6 @@
--- | Writes JSON (RFC 8259). Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | Writes JSON (RFC 8259).
 module Millrace.Cli.Base.Json
   ( Json (..),
     renderJson,

@@ -1,4 +1,6 @@
--- | Converts names of files between bytes, as the system has them, and texts. Must not know: servers.
+-- Must not know: servers.
+
+-- | Converts names of files between bytes, as the system has them, and texts.
 --
 -- Arguments, names of files and texts of a configuration are decoded as UTF-8, whatever the locale is: a service has
 -- none. Bytes that are not UTF-8 become surrogates (U+DC80 to U+DCFF), and are encoded as the same bytes again. So each

@@ -1,4 +1,6 @@
--- | The files of @pages\/@, which are compiled into the program (@cbits\/pages.c@). Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | The files of @pages\/@, which are compiled into the program (@cbits\/pages.c@).
 module Millrace.Cli.Base.Page
   ( listingStyle,
     statusPage,

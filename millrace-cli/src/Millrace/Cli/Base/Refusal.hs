@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Answers that say no more than their status. Must not know: files, servers.
+-- Must not know: files, servers.
+
+-- | Answers that say no more than their status.
 module Millrace.Cli.Base.Refusal
   ( refusal,
     asRefusal,

@@ -1,4 +1,6 @@
--- | Names a request in messages. Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | Names a request in messages.
 module Millrace.Cli.Base.RequestName (requestName) where
 
 import qualified Data.ByteString.Char8 as Char8

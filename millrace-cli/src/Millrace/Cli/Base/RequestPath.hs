@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Turns the path of a request into names below a directory. Pure. Must not know: files.
+-- Must not know: files.
+
+-- | Turns the path of a request into names below a directory. Pure.
 --
 -- A path is split at its slashes. Then each segment is percent-decoded once, and then it is checked. The order matters:
 -- the names that are checked are exactly those that will be opened. An encoded slash is a character of a name, which no

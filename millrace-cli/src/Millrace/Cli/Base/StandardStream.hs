@@ -1,6 +1,7 @@
+-- Must not know: servers.
+
 -- | Standard output and standard error, without their Handles. A Handle is locked while a thread writes to it. With a
--- pipe that nobody reads, all other threads would wait for that lock, and so would the end of the program. Must not
--- know: servers.
+-- pipe that nobody reads, all other threads would wait for that lock, and so would the end of the program.
 module Millrace.Cli.Base.StandardStream
   ( writeToOutput,
     writeToErrors,

@@ -1,4 +1,6 @@
--- | The command line: its commands, options and help texts. Must not know: servers.
+-- Must not know: servers.
+
+-- | The command line: its commands, options and help texts.
 module Millrace.Cli.Config.Command
   ( Command (..),
     DoctorOptions (..),

@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | Reads configuration files: the process, the addresses, and the sites. Must not know: servers.
+-- Must not know: servers.
+
+-- | Reads configuration files: the process, the addresses, and the sites.
 --
 -- docs\/guide\/configuring.md has every key, with an example.
 module Millrace.Cli.Config.Configuration

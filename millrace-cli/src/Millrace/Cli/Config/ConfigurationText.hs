@@ -1,4 +1,6 @@
--- | Writes a configuration as the text of a file. Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | Writes a configuration as the text of a file.
 module Millrace.Cli.Config.ConfigurationText
   ( renderConfiguration,
   )

@@ -1,4 +1,6 @@
--- | Finds settings that are valid one by one and contradict each other. Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | Finds settings that are valid one by one and contradict each other.
 module Millrace.Cli.Config.Consistency
   ( limitProblem,
     addressProblem,

@@ -1,8 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | Reads documents in YAML, and reports all mistakes in them together, with their positions. Must not know: servers,
--- files.
+-- Must not know: servers, files.
+
+-- | Reads documents in YAML, and reports all mistakes in them together, with their positions.
 module Millrace.Cli.Config.Document
   ( -- * Mistakes
     Mistake (..),

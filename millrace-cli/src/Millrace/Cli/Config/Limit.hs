@@ -1,5 +1,7 @@
+-- Must not know: servers.
+
 -- | The limits of a server that its user can change, by the names that they have in configuration files and after
--- @--limit@. Must not know: servers.
+-- @--limit@.
 module Millrace.Cli.Config.Limit
   ( Limit (..),
     limitName,

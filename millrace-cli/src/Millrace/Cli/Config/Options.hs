@@ -1,4 +1,6 @@
--- | The options that a user can set, on the command line or in a configuration file. Must not know: servers.
+-- Must not know: servers.
+
+-- | The options that a user can set, on the command line or in a configuration file.
 module Millrace.Cli.Config.Options
   ( -- * Servers
     ServerOptions (..),

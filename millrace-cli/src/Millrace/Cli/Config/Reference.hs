@@ -1,4 +1,6 @@
--- | The table of all settings, as text for people and as JSON for programs. Must not know: servers.
+-- Must not know: servers.
+
+-- | The table of all settings, as text for people and as JSON for programs.
 module Millrace.Cli.Config.Reference
   ( reference,
     referenceText,

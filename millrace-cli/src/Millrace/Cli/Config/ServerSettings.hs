@@ -1,5 +1,7 @@
+-- Must not know: servers.
+
 -- | The settings of a server: addresses, the process, https, limits. Name, values, usual value and meaning of each are
--- written here and nowhere else. Must not know: servers.
+-- written here and nowhere else.
 module Millrace.Cli.Config.ServerSettings
   ( addressSettings,
     listenSettings,

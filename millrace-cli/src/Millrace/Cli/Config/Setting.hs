@@ -1,6 +1,7 @@
+-- Must not know: servers.
+
 -- | Describes each setting once. The option of the command line, the key of configuration files, the text of
--- @--print-config@, and the rows of the reference in the manual pages and the guide are made from that. Must not know:
--- servers.
+-- @--print-config@, and the rows of the reference in the manual pages and the guide are made from that.
 --
 -- Settings are put together as the fields of their record are:
 --

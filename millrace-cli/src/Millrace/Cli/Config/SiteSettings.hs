@@ -1,5 +1,7 @@
+-- Must not know: servers.
+
 -- | The settings of sites and routes: files, proxies, and who gets the answers. Name, values, usual value and meaning
--- of each are written here and nowhere else. Must not know: servers.
+-- of each are written here and nowhere else.
 module Millrace.Cli.Config.SiteSettings
   ( filesSettings,
     proxySettings,

@@ -1,4 +1,6 @@
--- | Finds the word that a user probably meant. Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | Finds the word that a user probably meant.
 module Millrace.Cli.Config.Suggestion
   ( nearest,
     didYouMean,

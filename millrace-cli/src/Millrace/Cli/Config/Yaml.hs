@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Parses a text in YAML into a tree whose nodes have positions. The library libyaml does the work. Must not know:
--- servers, files.
+-- Must not know: servers, files.
+
+-- | Parses a text in YAML into a tree whose nodes have positions. The library libyaml does the work.
 module Millrace.Cli.Config.Yaml
   ( Position (..),
     Node (..),

@@ -1,4 +1,6 @@
--- | Writes values as the text of a file in YAML, one key on each line. Must not know: servers.
+-- Must not know: servers.
+
+-- | Writes values as the text of a file in YAML, one key on each line.
 module Millrace.Cli.Config.YamlText
   ( Value (..),
     rendered,

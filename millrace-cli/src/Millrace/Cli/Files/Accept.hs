@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Whether a client wants a page or JSON (RFC 9110 section 12.5.1). Pure. Must not know: files.
+-- Must not know: files.
+
+-- | Whether a client wants a page or JSON (RFC 9110 section 12.5.1). Pure.
 module Millrace.Cli.Files.Accept
   ( acceptsHtml,
     prefersJson,

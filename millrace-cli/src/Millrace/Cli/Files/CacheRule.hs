@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Chooses the Cache-Control of a file (RFC 9111 section 5.2). Pure. Must not know: files, servers.
+-- Must not know: files, servers.
+
+-- | Chooses the Cache-Control of a file (RFC 9111 section 5.2). Pure.
 module Millrace.Cli.Files.CacheRule
   ( CacheRule,
     cacheRule,

@@ -1,6 +1,8 @@
 {-# LANGUAGE LambdaCase #-}
 
--- | Files that are compressed on the way to clients, and kept compressed in memory. Must not know: paths, servers.
+-- Must not know: paths, servers.
+
+-- | Files that are compressed on the way to clients, and kept compressed in memory.
 --
 -- A result is kept for a file in one state: its identity, size, time of modification and time of change. Programs can
 -- set the first of these times back, but not the second. A file that has just changed is not compressed, because it

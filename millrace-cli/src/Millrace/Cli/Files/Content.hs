@@ -1,4 +1,6 @@
--- | The bytes of files that are held open. Must not know: HTTP, paths.
+-- Must not know: HTTP, paths.
+
+-- | The bytes of files that are held open.
 module Millrace.Cli.Files.Content
   ( wholeContent,
     withPieces,

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Chooses the content coding that a client prefers (RFC 9110 section 12.5.3). Must not know: files.
+-- Must not know: files.
+
+-- | Chooses the content coding that a client prefers (RFC 9110 section 12.5.3).
 module Millrace.Cli.Files.ContentCoding
   ( Coding (..),
     codings,

@@ -1,4 +1,6 @@
--- | Files and directories below a root. "Millrace.Cli.Files.Root" looks them up. Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | Files and directories below a root. "Millrace.Cli.Files.Root" looks them up.
 module Millrace.Cli.Files.Entry
   ( LinkPolicy (..),
     Entry (..),

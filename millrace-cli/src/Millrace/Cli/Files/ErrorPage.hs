@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Pages that a site has for errors: @404.html@, @503.html@ and the like in a root. Must not know: servers.
+-- Must not know: servers.
+
+-- | Pages that a site has for errors: @404.html@, @503.html@ and the like in a root.
 --
 -- A page is kept in memory. So it can still be sent when files cannot be opened any more: that is when a 503 is.
 module Millrace.Cli.Files.ErrorPage

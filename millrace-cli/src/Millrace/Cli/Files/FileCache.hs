@@ -1,5 +1,7 @@
+-- Must not know: servers, requests.
+
 -- | A cache of files, so that they are not looked up, opened and read for each request. It holds their representations,
--- in memory or in open files. Must not know: servers, requests.
+-- in memory or in open files.
 module Millrace.Cli.Files.FileCache
   ( FileCache,
     newFileCache,

@@ -2,7 +2,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | The contents of a directory, as a page for people and as JSON for programs. Must not know: servers.
+-- Must not know: servers.
+
+-- | The contents of a directory, as a page for people and as JSON for programs.
 module Millrace.Cli.Files.Listing
   ( Listing (..),
     Listed (..),

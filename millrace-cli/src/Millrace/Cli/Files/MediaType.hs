@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Finds the type of a file's content by its name. Must not know: files.
+-- Must not know: files.
+
+-- | Finds the type of a file's content by its name.
 module Millrace.Cli.Files.MediaType
   ( mediaType,
     ownCoding,

@@ -1,4 +1,6 @@
--- | Choices of the user about a site of files. Must not know: files, servers.
+-- Must not know: files, servers.
+
+-- | Choices of the user about a site of files.
 module Millrace.Cli.Files.Policy
   ( Fallback (..),
     OnError (..),

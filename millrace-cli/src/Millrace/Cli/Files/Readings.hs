@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The different ways in which programs read the path of a request. Pure. Must not know: files, servers.
+-- Must not know: files, servers.
+
+-- | The different ways in which programs read the path of a request. Pure.
 --
 -- Behind a proxy is a program that reads the path once more, in its own way. Tomcat and others cut a part at its first
 -- @;@ before anything else. Some take an encoded slash for a slash, decode twice, cut at an encoded @?@, or leave out

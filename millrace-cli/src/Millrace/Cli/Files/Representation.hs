@@ -2,9 +2,10 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: servers.
+
 -- | The representations of a file: as it is, stored in a content coding beside it (@NAME.br@), or compressed by the
 -- server; and which one a client gets. "Millrace.Http.Representation" decides about conditional requests and ranges.
--- Must not know: servers.
 module Millrace.Cli.Files.Representation
   ( Variant,
     Described (..),

@@ -1,7 +1,9 @@
 {-# LANGUAGE LambdaCase #-}
 
+-- Must not know: files, HTTP.
+
 -- | Values that are costly to make: each is made by one thread, while others wait for it, and then kept in bounded
--- memory. Must not know: files, HTTP.
+-- memory.
 module Millrace.Cli.Files.SingleFlight
   ( SingleFlight,
     newSingleFlight,

@@ -1,4 +1,6 @@
--- | A directory to serve, and what is said about how. Must not know: servers, requests.
+-- Must not know: servers, requests.
+
+-- | A directory to serve, and what is said about how.
 module Millrace.Cli.Files.Site (Site (..), plainSite) where
 
 import Millrace.Cli.Files.CacheRule (CacheRule)

@@ -1,7 +1,9 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A directory as a WAI application, for any server. Must not know: servers.
+-- Must not know: servers.
+
+-- | A directory as a WAI application, for any server.
 module Millrace.Cli.Files.StaticFiles
   ( staticFiles,
     Site (..),

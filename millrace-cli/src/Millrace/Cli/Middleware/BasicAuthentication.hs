@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Asks clients for a name and a password (RFC 7617). Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | Asks clients for a name and a password (RFC 7617).
 module Millrace.Cli.Middleware.BasicAuthentication
   ( Users,
     readUsers,

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Lets pages of other origins read answers (CORS, as the Fetch standard says). Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | Lets pages of other origins read answers (CORS, as the Fetch standard says).
 module Millrace.Cli.Middleware.CrossOrigin
   ( CrossOrigin (..),
     Origins (..),

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Sends clients from http to https. Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | Sends clients from http to https.
 module Millrace.Cli.Middleware.Redirect (redirecting) where
 
 import qualified Data.ByteString.Char8 as Char8

@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: servers.
+
 -- | Rules for all answers of a site or a route: which users and which pages of other sites get them, and the fields
--- that they have. Must not know: servers.
+-- that they have.
 module Millrace.Cli.Middleware.SitePolicy
   ( SitePolicy (..),
     SecurityHeaders (..),

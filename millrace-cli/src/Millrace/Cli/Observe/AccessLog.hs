@@ -1,9 +1,10 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
+-- Must not know: connections.
+
 -- | The access log: one line for each answer. A thread writes the lines, once a second or when there are
--- many. So a request pays for no system call, and never waits for a program that reads the log. Must not know:
--- connections.
+-- many. So a request pays for no system call, and never waits for a program that reads the log.
 module Millrace.Cli.Observe.AccessLog
   ( AccessLog,
     LogFormat (..),

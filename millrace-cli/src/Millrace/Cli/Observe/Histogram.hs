@@ -1,5 +1,6 @@
--- | Counts durations in buckets on a logarithmic scale, from 4 µs to 67 s, two for each doubling. Pure.
 -- Must not know: HTTP.
+
+-- | Counts durations in buckets on a logarithmic scale, from 4 µs to 67 s, two for each doubling. Pure.
 module Millrace.Cli.Observe.Histogram
   ( bucketCount,
     bucketOf,

@@ -1,4 +1,6 @@
--- | Counts what a server does. Must not know: files.
+-- Must not know: files.
+
+-- | Counts what a server does.
 module Millrace.Cli.Observe.Metrics
   ( Metrics,
     newMetrics,

@@ -1,8 +1,10 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnboxedTuples #-}
 
+-- Must not know: the rest of Millrace.
+
 -- | Numbers that many threads add to, without a lock and without allocating. Each capability has its row in separate
--- cache lines, so that processors do not take them from each other. Must not know: the rest of Millrace.
+-- cache lines, so that processors do not take them from each other.
 module Millrace.Cli.Observe.PerCpuCounter
   ( PerCpuCounter,
     newPerCpuCounter,

@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: files.
+
 -- | Shows what a server has done: on a page that draws it live, as a JSON record, and in the text format of Prometheus,
--- all with the same figures. Must not know: files.
+-- all with the same figures.
 module Millrace.Cli.Observe.Status
   ( statusPages,
   )

@@ -1,4 +1,6 @@
--- | The targets of proxies, as a server's status shows them. Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | The targets of proxies, as a server's status shows them.
 module Millrace.Cli.Observe.Upstream
   ( Upstream (..),
     UpstreamHealth (..),

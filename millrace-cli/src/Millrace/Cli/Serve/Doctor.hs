@@ -1,4 +1,6 @@
--- | Examines and reports what this machine offers to an I/O manager. Changes nothing. Must not know: servers.
+-- Must not know: servers.
+
+-- | Examines and reports what this machine offers to an I/O manager. Changes nothing.
 module Millrace.Cli.Serve.Doctor
   ( Examination (..),
     Health (..),

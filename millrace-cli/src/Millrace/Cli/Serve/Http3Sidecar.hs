@@ -1,6 +1,8 @@
 {-# LANGUAGE LambdaCase #-}
 
--- | Starts servers of HTTP\/3 beside servers of https, and tells the user about them. Must not know: files.
+-- Must not know: files.
+
+-- | Starts servers of HTTP\/3 beside servers of https, and tells the user about them.
 module Millrace.Cli.Serve.Http3Sidecar
   ( Service (..),
     Origin (..),

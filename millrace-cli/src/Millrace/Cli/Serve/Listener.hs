@@ -1,5 +1,6 @@
--- | Listening sockets: for a host and a port, or inherited from the program that started this one. Must not know:
--- files.
+-- Must not know: files.
+
+-- | Listening sockets: for a host and a port, or inherited from the program that started this one.
 module Millrace.Cli.Serve.Listener
   ( withInherited,
     withListeners,

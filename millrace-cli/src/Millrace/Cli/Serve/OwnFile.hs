@@ -1,5 +1,7 @@
+-- Must not know: servers.
+
 -- | A file that each of several processes may put at one path: the latest one has it, and only the one whose file is
--- there removes it. Must not know: servers.
+-- there removes it.
 --
 -- A process that cannot start must leave the file of a running one alone. So the file is made beside its path, and
 -- moved there when nothing can fail any more. In the end the file at the path is removed only if it is still the same

@@ -1,5 +1,7 @@
+-- Must not know: HTTP.
+
 -- | The file with the number of the server's process, and the socket beside it by which the server is asked to read its
--- configuration again. Must not know: HTTP.
+-- configuration again.
 module Millrace.Cli.Serve.PidFile
   ( withPidFile,
     pidFileFailure,

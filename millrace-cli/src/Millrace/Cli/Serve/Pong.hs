@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A very small answer, for measuring what a server costs. Must not know: servers, files.
+-- Must not know: servers, files.
+
+-- | A very small answer, for measuring what a server costs.
 module Millrace.Cli.Serve.Pong
   ( pong,
   )

@@ -1,5 +1,7 @@
+-- Must not know: servers.
+
 -- | Counts the processors that this process may use: all of the machine, or as many as the quotas of its control groups
--- allow (cgroups(7)). Containers get less than a machine by such a quota. Must not know: servers.
+-- allow (cgroups(7)). Containers get less than a machine by such a quota.
 module Millrace.Cli.Serve.Processors
   ( usualCores,
     coresWithin,

@@ -1,5 +1,7 @@
+-- Must not know: servers, HTTP.
+
 -- | A Unix socket by which another process asks the server to read its configuration again, and gets the outcome. The
--- socket is beside the file with the number of the server's process. Must not know: servers, HTTP.
+-- socket is beside the file with the number of the server's process.
 --
 -- A signal could not be answered. The client sends a line. The server answers with a line that says the outcome,
 -- followed by the reasons. Only the server's user, and root, may connect.

@@ -1,6 +1,8 @@
 {-# LANGUAGE TupleSections #-}
 
--- | An application that can be replaced while requests run. Must not know: files.
+-- Must not know: files.
+
+-- | An application that can be replaced while requests run.
 module Millrace.Cli.Serve.Replaceable
   ( Maker,
     withReplaceable,

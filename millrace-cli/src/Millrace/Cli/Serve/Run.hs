@@ -1,6 +1,8 @@
 {-# LANGUAGE LambdaCase #-}
 
--- | Serves the sites of a configuration file, and uses the changed file while it runs. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Serves the sites of a configuration file, and uses the changed file while it runs.
 module Millrace.Cli.Serve.Run
   ( run,
     check,

@@ -1,4 +1,6 @@
--- | Runs a WAI application on the Millrace I/O manager until a signal stops it. Must not know: files.
+-- Must not know: files.
+
+-- | Runs a WAI application on the Millrace I/O manager until a signal stops it.
 module Millrace.Cli.Serve.Server
   ( serve,
     serveWith,

@@ -1,7 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: servers, HTTP, files.
+
 -- | Tells the program that started this one, for example systemd, when the server is ready, when it stops, and that it
--- is still alive: the protocol of sd_notify(3). Must not know: servers, HTTP, files.
+-- is still alive: the protocol of sd_notify(3).
 module Millrace.Cli.Serve.ServiceManager
   ( ServiceManager,
     findServiceManager,

@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The sites of a configuration as one application: chooses by the host that is asked for, and then by the path. Must
--- not know: servers, files.
+-- Must not know: servers, files.
+
+-- | The sites of a configuration as one application: chooses by the host that is asked for, and then by the path.
 module Millrace.Cli.Serve.Sites
   ( Makers (..),
     withSites,

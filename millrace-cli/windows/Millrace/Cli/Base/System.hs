@@ -1,4 +1,6 @@
--- | The functions of the operating system that the program needs, on Windows. Must not know: servers.
+-- Must not know: servers.
+
+-- | The functions of the operating system that the program needs, on Windows.
 --
 -- The folder @posix\/@ has the same names for all other systems; the package description chooses.
 module Millrace.Cli.Base.System

@@ -1,5 +1,6 @@
--- | There is no compression on Windows yet: zlib, brotli and zstd are not among what is cross-compiled. Must not know:
--- HTTP, files.
+-- Must not know: HTTP, files.
+
+-- | There is no compression on Windows yet: zlib, brotli and zstd are not among what is cross-compiled.
 --
 -- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Files.Compression

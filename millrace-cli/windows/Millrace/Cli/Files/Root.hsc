@@ -1,4 +1,6 @@
--- | Opens the files of a directory so that nothing outside it can be reached, on Windows. Must not know: HTTP.
+-- Must not know: HTTP.
+
+-- | Opens the files of a directory so that nothing outside it can be reached, on Windows.
 --
 -- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 --

@@ -1,4 +1,6 @@
--- | Windows has no crypt(3), so no hash is known. Must not know: files.
+-- Must not know: files.
+
+-- | Windows has no crypt(3), so no hash is known.
 --
 -- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Middleware.Password

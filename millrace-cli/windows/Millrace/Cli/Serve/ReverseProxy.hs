@@ -1,5 +1,7 @@
+-- Must not know: files.
+
 -- | There is no reverse proxy on Windows yet: it needs TLS for its targets, and no OpenSSL is among what is
--- cross-compiled there. Must not know: files.
+-- cross-compiled there.
 --
 -- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Serve.ReverseProxy

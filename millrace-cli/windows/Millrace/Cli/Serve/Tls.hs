@@ -1,4 +1,6 @@
--- | TLS does not work on Windows yet: OpenSSL is not among the libraries that are cross-compiled. Must not know: files.
+-- Must not know: files.
+
+-- | TLS does not work on Windows yet: OpenSSL is not among the libraries that are cross-compiled.
 --
 -- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Serve.Tls

@@ -1,6 +1,7 @@
+-- Must not know: sockets.
+
 -- | The C code of an HTTP\/2 client as Haskell functions: one connection's protocol, purely in memory. Its streams are
 -- those of the servers ("Millrace.Http.Multiplexed.Engine"), and what is the same for them has the same names here.
--- Must not know: sockets.
 --
 -- No function blocks, except on the lock of a connection, which is never held for long.
 module Millrace.HttpClient.Http2.Engine

@@ -1,4 +1,6 @@
--- | Limits the time and the number of handshakes in progress. Must not know: requests, responses.
+-- Must not know: requests, responses.
+
+-- | Limits the time and the number of handshakes in progress.
 --
 -- Each handshake has its own thread, so none delays another one or accepting. When the limit is reached, the oldest one
 -- is aborted after 'crowdedMicros', so that the next one can begin. An honest client needs far less time, and so a

@@ -1,5 +1,6 @@
--- | The additional parts of a server with TLS: certificates that can be replaced, and handshakes. Must not know:
--- requests, responses.
+-- Must not know: requests, responses.
+
+-- | The additional parts of a server with TLS: certificates that can be replaced, and handshakes.
 --
 -- Not covered by the version policy.
 module Millrace.Http.Tls.Protection

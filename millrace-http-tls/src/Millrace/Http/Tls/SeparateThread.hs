@@ -1,4 +1,6 @@
--- | Actions that leave the stack of the calling thread as small as it was. Must not know: requests, responses.
+-- Must not know: requests, responses.
+
+-- | Actions that leave the stack of the calling thread as small as it was.
 --
 -- Not covered by the version policy.
 module Millrace.Http.Tls.SeparateThread (inSeparateThread) where

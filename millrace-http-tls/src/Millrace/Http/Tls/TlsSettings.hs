@@ -1,7 +1,9 @@
 {-# LANGUAGE GeneralizedNewtypeDeriving #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The settings of a server with TLS. Must not know: sockets, servers.
+-- Must not know: sockets, servers.
+
+-- | The settings of a server with TLS.
 --
 -- "Network.Wai.Handler.MillraceTLS" exports those that are public. Not covered by the version policy.
 module Millrace.Http.Tls.TlsSettings

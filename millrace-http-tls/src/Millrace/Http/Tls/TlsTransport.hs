@@ -1,4 +1,6 @@
--- | A TLS connection as the server's transport. Must not know: requests, responses.
+-- Must not know: requests, responses.
+
+-- | A TLS connection as the server's transport.
 --
 -- Not covered by the version policy.
 module Millrace.Http.Tls.TlsTransport (tlsFunctions) where

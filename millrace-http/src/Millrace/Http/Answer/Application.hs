@@ -3,10 +3,12 @@
 {-# LANGUAGE TupleSections #-}
 {-# LANGUAGE UnboxedTuples #-}
 
+-- Must not know: protocols.
+
 -- |
 -- Runs an application for one request and makes sure that the client gets an answer: the application's, or one that
 -- says what
--- failed. Tells the observers. Must not know: protocols.
+-- failed. Tells the observers.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Http.Answer.Application

@@ -1,6 +1,8 @@
+-- Must not know: protocols.
+
 -- |
 -- Where the bytes of a body come from: open files, and the code of an application that streams a body or has taken a
--- stream over. Must not know: protocols.
+-- stream over.
 module Millrace.Http.Answer.Body
   ( readSlice,
     readPiece,

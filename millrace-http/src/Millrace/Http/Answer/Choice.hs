@@ -1,9 +1,9 @@
+-- Must not know: files, protocols.
+
 -- |
 -- Which status, fields and bytes of a representation answer a request: conditional requests and ranges (RFC 9110,
 -- sections 13
--- and 14). All answers that have validators are decided here, those from files and those from memory. Must not know:
--- files,
--- protocols.
+-- and 14). All answers that have validators are decided here, those from files and those from memory.
 module Millrace.Http.Answer.Choice
   ( Choice (..),
     Portion (..),

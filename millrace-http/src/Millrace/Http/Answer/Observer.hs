@@ -1,5 +1,7 @@
+-- Must not know: protocols.
+
 -- |
--- The reports that observers get about an answer. Must not know: protocols.
+-- The reports that observers get about an answer.
 module Millrace.Http.Answer.Observer (Answer (..)) where
 
 import Data.ByteString (ByteString)

@@ -1,11 +1,12 @@
 {-# LANGUAGE BangPatterns #-}
 
+-- Must not know: protocols.
+
 -- |
 -- Turns a WAI response into a plan: the status, fields and bytes that answer this request. HEAD, statuses without a
 -- body, and
 -- files are decided here for all protocols; "Millrace.Http.Answer.Choice" decides about conditional requests and
 -- ranges.
--- Must not know: protocols.
 module Millrace.Http.Answer.Plan (withPlan) where
 
 import Control.Applicative ((<|>))

@@ -1,6 +1,7 @@
+-- Must not know: connections.
+
 -- |
--- A record of what an application has sent on a connection that it has taken over, for the observers. Must not know:
--- connections.
+-- A record of what an application has sent on a connection that it has taken over, for the observers.
 module Millrace.Http.Answer.TakenOver (TakenOver, newTakenOver, watched, sentOn, readStatusLine, rawHeadMax) where
 
 import Control.Monad (guard)

@@ -1,7 +1,9 @@
+-- Must not know: protocols, sockets.
+
 -- |
 -- An exchange in memory: it records the answer to one request, which never becomes bytes of a protocol. For tests of
 -- everything
--- that is decided above an exchange. Must not know: protocols, sockets.
+-- that is decided above an exchange.
 --
 -- It behaves like a connection as far as the code above can tell. A small answer is held back and can be taken back, a
 -- larger one is sent while it is made, and a client may leave or stop reading.

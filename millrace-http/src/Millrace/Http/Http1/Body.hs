@@ -1,7 +1,9 @@
 {-# LANGUAGE ScopedTypeVariables #-}
 
+-- Must not know: responses.
+
 -- |
--- The body of a request, which is read when the application asks for it. Must not know: responses.
+-- The body of a request, which is read when the application asks for it.
 --
 -- An application may use the reader in another thread, and keep it after it has returned. So all reading happens under
 -- a lock. At the end of the request the reader is disabled under the same lock, and never touches the connection's

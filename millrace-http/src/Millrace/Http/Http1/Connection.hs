@@ -1,7 +1,7 @@
+-- Must not know: sockets, responses, listeners.
+
 -- |
 -- One connection: its transport, the memory it works in, and the moving of bytes between the two under time limits.
--- Must not
--- know: sockets, responses, listeners.
 --
 -- A connection that waits for a request has no memory but a few words ('ConnectionState'). When bytes arrive it holds
 -- two borrowed buffers until it waits again. One is the input. The other one is the arena: it has the 'Buffers', the

@@ -1,8 +1,10 @@
 {-# LANGUAGE BangPatterns #-}
 {-# LANGUAGE TupleSections #-}
 
+-- Must not know: servers.
+
 -- |
--- HTTP\/1's exchange: one request of a connection that carries requests one after the other. Must not know: servers.
+-- HTTP\/1's exchange: one request of a connection that carries requests one after the other.
 module Millrace.Http.Http1.Exchange
   ( exchangeWithoutBody,
     exchangeWithBody,

@@ -1,6 +1,7 @@
+-- Must not know: sockets, WAI.
+
 -- |
--- Writes the head of a response, and the framing of its body, into the connection's output. Must not know: sockets,
--- WAI.
+-- Writes the head of a response, and the framing of its body, into the connection's output.
 module Millrace.Http.Http1.Head
   ( -- * Heads
     Head,

@@ -1,6 +1,8 @@
+-- Must not know: responses, listeners.
+
 -- |
 -- Receives the requests of a connection, one after the other: waits for a head, has it parsed, checks what it says of
--- the request's body, and makes the WAI request. Must not know: responses, listeners.
+-- the request's body, and makes the WAI request.
 module Millrace.Http.Http1.Receive (Next (..), receiveRequest, refusedRequest, requestLine) where
 
 import Control.Exception (throwIO, toException)

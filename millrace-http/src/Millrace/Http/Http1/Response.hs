@@ -1,6 +1,7 @@
+-- Must not know: requests, listeners.
+
 -- |
--- Sends a planned response over HTTP\/1: composes head and body in the connection's output. Must not know: requests,
--- listeners.
+-- Sends a planned response over HTTP\/1: composes head and body in the connection's output.
 --
 -- A body that fits is written behind the head, at a distance that leaves space for the framing, which is written last
 -- because only then is the length known; the body is then moved up to it. Nothing is sent here unless the output is

@@ -1,5 +1,7 @@
+-- Must not know: listeners.
+
 -- |
--- Serves a connection: request after request, until one side ends it. Must not know: listeners.
+-- Serves a connection: request after request, until one side ends it.
 --
 -- The loop over requests is tail-recursive, so nothing is on the stack between two requests. With a stack frame per
 -- request every park would have to walk a longer stack.

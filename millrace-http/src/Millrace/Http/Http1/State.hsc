@@ -1,7 +1,7 @@
+-- Must not know: sockets, listeners, WAI.
+
 -- |
--- The state of a connection and of its requests: each field by name, with the type of its content. Must not know:
--- sockets,
--- listeners, WAI.
+-- The state of a connection and of its requests: each field by name, with the type of its content.
 --
 -- There are three records. 'ConnectionState' lasts as long as the connection. 'Buffers' and 'RequestState' lie in the
 -- arena, so a connection that waits has neither. A 'RequestState' is an address: a protocol may have many of them at a

@@ -1,6 +1,8 @@
+-- Must not know: requests, responses.
+
 -- |
 -- A response body that is sent while it is produced: builders are run into the output, framed as chunks or counted,
--- and sent when it is full. Must not know: requests, responses.
+-- and sent when it is full.
 module Millrace.Http.Http1.Stream
   ( streamMargin,
     beginStream,

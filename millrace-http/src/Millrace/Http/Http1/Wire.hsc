@@ -1,6 +1,7 @@
+-- Must not know: sockets, WAI.
+
 -- |
--- HTTP\/1's C code as Haskell functions: parsing of request heads and chunked bodies. Must not know:
--- sockets, WAI.
+-- HTTP\/1's C code as Haskell functions: parsing of request heads and chunked bodies.
 --
 -- Exposed for the package's own tests. Not covered by the version policy: programs use "Network.Wai.Handler.Millrace".
 module Millrace.Http.Http1.Wire

@@ -1,6 +1,7 @@
+-- Must not know: sockets, listeners, WAI.
+
 -- |
--- One HTTP\/2 connection: its engine, its transport, the threads that work on it, and the moving of bytes. Must not
--- know: sockets, listeners, WAI.
+-- One HTTP\/2 connection: its engine, its transport, the threads that work on it, and the moving of bytes.
 --
 -- Many threads may work on a connection: one has the role of receiving and of beginning requests (the driver), others
 -- run applications. Any of them may send, one at a time: the engine gives the right to. A thread that waits for an

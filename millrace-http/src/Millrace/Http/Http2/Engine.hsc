@@ -1,6 +1,7 @@
+-- Must not know: sockets, WAI.
+
 -- |
--- The C code of HTTP\/2 as Haskell functions: one connection's protocol, purely in memory. Must not know: sockets,
--- WAI.
+-- The C code of HTTP\/2 as Haskell functions: one connection's protocol, purely in memory.
 --
 -- No function blocks, except on the lock of a connection, which is never held for long.
 module Millrace.Http.Http2.Engine

@@ -1,5 +1,7 @@
+-- Must not know: listeners.
+
 -- |
--- Serves an HTTP\/2 connection. Must not know: listeners.
+-- Serves an HTTP\/2 connection.
 --
 -- One thread is the driver: it sends, receives, and runs the applications of the requests that have arrived. If an
 -- application gives up the processor, another thread becomes the driver ("Millrace.Http.Threads.OnYield"), and the

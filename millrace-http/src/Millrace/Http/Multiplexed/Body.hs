@@ -1,6 +1,7 @@
+-- Must not know: responses.
+
 -- |
--- The body of a request of HTTP\/2 or HTTP\/3, which is read when the application asks for it. Must not know:
--- responses.
+-- The body of a request of HTTP\/2 or HTTP\/3, which is read when the application asks for it.
 --
 -- An application may use the reader in another thread, and keep it after it has returned. So reading happens under a
 -- lock. At the end of the request the reader is disabled under the same lock, and never touches the stream again.

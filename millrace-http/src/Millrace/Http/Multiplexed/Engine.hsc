@@ -1,6 +1,8 @@
+-- Must not know: sockets, WAI.
+
 -- |
 -- The C code of streams as Haskell functions: a request of HTTP\/2 or HTTP\/3 and its response, in memory, and what the
--- engines of both protocols have in common. Must not know: sockets, WAI.
+-- engines of both protocols have in common.
 --
 -- No function blocks, except on the lock of an engine, which is never held for long.
 module Millrace.Http.Multiplexed.Engine

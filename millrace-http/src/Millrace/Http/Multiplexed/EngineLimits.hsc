@@ -1,5 +1,7 @@
+-- Must not know: connections.
+
 -- |
--- The settings that HTTP\/2 and HTTP\/3 have in common, for the C code. Must not know: connections.
+-- The settings that HTTP\/2 and HTTP\/3 have in common, for the C code.
 module Millrace.Http.Multiplexed.EngineLimits
   ( EngineLimits (..),
     engineLimits,

@@ -1,6 +1,7 @@
+-- Must not know: servers.
+
 -- |
--- The exchange of a request of HTTP\/2 or HTTP\/3: one stream of a connection that carries many at a time. Must not
--- know: servers.
+-- The exchange of a request of HTTP\/2 or HTTP\/3: one stream of a connection that carries many at a time.
 module Millrace.Http.Multiplexed.Exchange
   ( Request (..),
     streamOperations,

@@ -1,5 +1,7 @@
+-- Must not know: connections.
+
 -- |
--- The head of a request of HTTP\/2 or HTTP\/3, as the C code has it. Must not know: connections.
+-- The head of a request of HTTP\/2 or HTTP\/3, as the C code has it.
 module Millrace.Http.Multiplexed.Head
   ( Head,
     headFlags,

@@ -1,5 +1,7 @@
+-- Must not know: connections.
+
 -- |
--- The limits for which connections of HTTP\/2 and HTTP\/3 end, as the engines number them. Must not know: connections.
+-- The limits for which connections of HTTP\/2 and HTTP\/3 end, as the engines number them.
 module Millrace.Http.Multiplexed.Limit (limitNumbered) where
 
 #include "http_limit.h"

@@ -1,5 +1,7 @@
+-- Must not know: requests, listeners.
+
 -- |
--- Sends a planned response over a stream of HTTP\/2 or HTTP\/3. Must not know: requests, listeners.
+-- Sends a planned response over a stream of HTTP\/2 or HTTP\/3.
 --
 -- A body of at most a few hundred bytes goes to the engine together with its head, in one call. Larger bodies go piece
 -- by piece, and their writer waits while the client is slower than the writer.

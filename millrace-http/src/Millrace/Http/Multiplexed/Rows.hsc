@@ -1,6 +1,7 @@
+-- Must not know: connections.
+
 -- |
--- The data that the C code of HTTP\/2 and HTTP\/3 gets for an answer, and its results. Must not know:
--- connections.
+-- The data that the C code of HTTP\/2 and HTTP\/3 gets for an answer, and its results.
 module Millrace.Http.Multiplexed.Rows
   ( -- * Fields
     Rows (..),

@@ -1,9 +1,11 @@
 {-# LANGUAGE ExistentialQuantification #-}
 {-# LANGUAGE RankNTypes #-}
 
+-- Must not know: connections, sockets.
+
 -- |
 -- A request of a connection that carries many at a time: HTTP\/2 and HTTP\/3. All code that reads and answers such a
--- request works on this type. Must not know: connections, sockets.
+-- request works on this type.
 --
 -- Both protocols handle a stream in memory in the same way ("Millrace.Http.Multiplexed.Engine"). Each protocol adds the
 -- functions that differ, as a 'Protocol'.

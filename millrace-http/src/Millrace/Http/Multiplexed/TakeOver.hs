@@ -1,6 +1,8 @@
+-- Must not know: connections.
+
 -- |
 -- Applications that speak another protocol on a stream, such as WebSockets (RFC 8441, RFC 9220). They were written for
--- HTTP\/1: they expect a request to upgrade, and write the head of an HTTP\/1 response. Must not know: connections.
+-- HTTP\/1: they expect a request to upgrade, and write the head of an HTTP\/1 response.
 module Millrace.Http.Multiplexed.TakeOver
   ( asUpgrade,
     extendedConnect,

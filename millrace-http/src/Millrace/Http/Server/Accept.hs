@@ -1,6 +1,7 @@
+-- Must not know: requests, responses.
+
 -- |
 -- A server: accepts connections on a listening socket, runs a session in a thread for each, and shuts down.
--- Must not know: requests, responses.
 module Millrace.Http.Server.Accept (runListeners) where
 
 import Control.Concurrent (forkIO, forkOn, getNumCapabilities)

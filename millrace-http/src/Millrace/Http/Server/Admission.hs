@@ -1,8 +1,9 @@
 {-# LANGUAGE TupleSections #-}
 
+-- Must not know: listeners.
+
 -- |
--- How many connections a server has, and which ones give way to new ones: the oldest that are idle. Must not know:
--- listeners.
+-- How many connections a server has, and which ones give way to new ones: the oldest that are idle.
 --
 -- For a server's own limit ('settingsMaximumConnections'), connections of that server give way. For descriptors,
 -- connections of any server of the process do, because they share them.

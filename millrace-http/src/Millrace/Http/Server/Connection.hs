@@ -1,8 +1,10 @@
 {-# LANGUAGE TupleSections #-}
 
+-- Must not know: listeners.
+
 -- |
 -- One connection of a server, from the moment it is accepted until it is closed, whatever protocol it uses; and what
--- the threads that accept and end connections must know of it. Must not know: listeners.
+-- the threads that accept and end connections must know of it.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Http.Server.Connection

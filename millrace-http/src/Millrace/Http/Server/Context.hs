@@ -1,5 +1,7 @@
+-- Must not know: connections.
+
 -- |
--- What all connections of a server share. Must not know: connections.
+-- What all connections of a server share.
 module Millrace.Http.Server.Context
   ( ServerContext (..),
     Phase (..),

@@ -1,5 +1,7 @@
+-- Must not know: connections.
+
 -- |
--- The limits of the settings, converted to the units in which they are applied. Must not know: connections.
+-- The limits of the settings, converted to the units in which they are applied.
 module Millrace.Http.Server.Limits (Limits (..), Rate (..), limitsOf, secondsInMicros, millisInMicros) where
 
 import Data.Maybe (fromMaybe)

@@ -1,6 +1,8 @@
+-- Must not know: sessions.
+
 -- |
 -- Listening sockets: for a port and a host preference, for a path, those that were inherited, and how each of them
--- takes its leave. Must not know: sessions.
+-- takes its leave.
 --
 -- A client is connected as soon as the kernel has queued its connection; closing the last descriptor of a listening
 -- socket resets all that is queued. Nothing of it must get lost when one server takes over from another.

@@ -1,7 +1,8 @@
+-- Must not know: listeners, responses.
+
 -- |
 -- The beginning of a connection: a proxy's header, protection such as TLS, and the first bytes of the client, which
--- show whether it speaks HTTP\/1 or HTTP\/2. Until then there is no state of either protocol. Must not know: listeners,
--- responses.
+-- show whether it speaks HTTP\/1 or HTTP\/2. Until then there is no state of either protocol.
 module Millrace.Http.Server.Opening (Opened (..), OpeningState (..), openConnection) where
 
 import Control.Exception (SomeException, interruptible, onException, throwIO, toException, try)

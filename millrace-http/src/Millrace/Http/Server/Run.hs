@@ -1,5 +1,7 @@
+-- Must not know: sessions.
+
 -- |
--- The ways to start a server. Must not know: sessions.
+-- The ways to start a server.
 --
 -- Exposed for compat/warp. Not covered by the version policy.
 module Millrace.Http.Server.Run

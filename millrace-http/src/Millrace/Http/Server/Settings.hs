@@ -1,7 +1,9 @@
 {-# LANGUAGE RankNTypes #-}
 
+-- Must not know: connections, listeners.
+
 -- | The settings of a server and their setters. It exports everything; "Network.Wai.Handler.Millrace" lists what users
--- get. Must not know: connections, listeners.
+-- get.
 module Millrace.Http.Server.Settings where
 
 import Control.Concurrent (forkIOWithUnmask)

@@ -1,6 +1,7 @@
+-- Must not know: connections.
+
 -- |
--- The public state of a running server: how many connections are open, and whether it is shutting down. Must not
--- know: connections.
+-- The public state of a running server: how many connections are open, and whether it is shutting down.
 module Millrace.Http.Server.State
   ( ServerState,
     Counter,

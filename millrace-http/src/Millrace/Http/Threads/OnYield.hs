@@ -1,6 +1,7 @@
+-- Must not know: connections, protocols.
+
 -- |
--- Lets another thread do something as soon as this thread gives up the processor. Must not know: connections,
--- protocols.
+-- Lets another thread do something as soon as this thread gives up the processor.
 --
 -- A server calls an application and cannot know how long it will take. But it can know whether the application waits:
 -- the manager of a capability runs when all threads that can run have had their turn, and not before. So the thread

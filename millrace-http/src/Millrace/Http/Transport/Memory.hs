@@ -1,7 +1,9 @@
+-- Must not know: HTTP.
+
 -- |
 -- A transport whose bytes never leave the program's memory: two queues, with a client at the other end. For tests of
 -- what
--- stands above a transport. Must not know: HTTP.
+-- stands above a transport.
 --
 -- It behaves like a TCP connection as far as a server can tell: each direction ends by itself, what was sent before an
 -- end still arrives, a queue that is full makes the sender wait, and a transfer may move fewer bytes than there are.

@@ -1,5 +1,7 @@
+-- Must not know: HTTP.
+
 -- |
--- The operations of a transport on a socket of "Millrace.Socket". Must not know: HTTP.
+-- The operations of a transport on a socket of "Millrace.Socket".
 --
 -- Exposed for other packages of Millrace. Not covered by the version policy.
 module Millrace.Http.Transport.Plain

@@ -1,6 +1,8 @@
+-- Must not know: sockets, loops.
+
 -- |
 -- The beginning of connection IDs. It names an endpoint: a process that shares the port, and an endpoint of that
--- process. So datagrams can be given to the endpoint that has their connection. Must not know: sockets, loops.
+-- process. So datagrams can be given to the endpoint that has their connection.
 module Millrace.Http.Http3.ConnectionIdRouting
   ( EndpointId (..),
     Process (..),

@@ -1,6 +1,7 @@
+-- Must not know: WAI.
+
 -- |
--- One UDP socket with all its connections: the engine, the threads that work on it, and the moving of datagrams. Must
--- not know: WAI.
+-- One UDP socket with all its connections: the engine, the threads that work on it, and the moving of datagrams.
 --
 -- Many threads may work on an endpoint: one has the role of receiving and of beginning requests (the driver), one looks
 -- after what is due at a time (the clock), others run applications. Any of them may send, one at a time: the engine

@@ -1,6 +1,7 @@
+-- Must not know: the clock, WAI.
+
 -- |
--- The C code of HTTP\/3 as Haskell functions: all connections of one port, purely in memory. Must not know: the clock,
--- WAI.
+-- The C code of HTTP\/3 as Haskell functions: all connections of one port, purely in memory.
 --
 -- No function blocks, except on the lock of an endpoint, which is never held for longer than a batch of datagrams
 -- takes.

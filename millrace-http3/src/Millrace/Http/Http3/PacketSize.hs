@@ -1,5 +1,7 @@
+-- Must not know: servers.
+
 -- |
--- How large the datagrams to clients may be: what the machine's interfaces send in one packet. Must not know: servers.
+-- How large the datagrams to clients may be: what the machine's interfaces send in one packet.
 module Millrace.Http.Http3.PacketSize (largestDatagram) where
 
 import Control.Exception (IOException, try)

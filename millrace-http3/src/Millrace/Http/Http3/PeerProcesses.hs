@@ -1,6 +1,8 @@
+-- Must not know: WAI.
+
 -- |
 -- Other processes that have the same port (SO_REUSEPORT), as in a restart. The system gives a datagram to any of them,
--- so each process hands datagrams of other processes' connections to these. Must not know: WAI.
+-- so each process hands datagrams of other processes' connections to these.
 --
 -- Each process takes a slot: an abstract Unix socket whose name has the address, the port and the slot, which only one
 -- process can bind. Its connection IDs name the slot ("Millrace.Http.Http3.ConnectionIdRouting"). Others connect to the

@@ -1,6 +1,7 @@
+-- Must not know: listeners, requests.
+
 -- |
--- All endpoints of a port in this process, one for each capability, and which endpoint gets a datagram. Must not know:
--- listeners, requests.
+-- All endpoints of a port in this process, one for each capability, and which endpoint gets a datagram.
 --
 -- The system gives all datagrams between two addresses to one of the sockets. So an endpoint usually receives the
 -- datagrams of its connections. When a client's address changes, or the set of sockets, another endpoint receives them,

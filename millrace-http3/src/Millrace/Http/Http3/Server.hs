@@ -1,8 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- Must not know: requests.
+
 -- |
--- HTTP\/3 beside a server of HTTP\/1.1 and HTTP\/2: its sockets, its certificates, and how it ends with the other. Must
--- not know: requests.
+-- HTTP\/3 beside a server of HTTP\/1.1 and HTTP\/2: its sockets, its certificates, and how it ends with the other.
 --
 -- Not covered by the version policy.
 module Millrace.Http.Http3.Server

@@ -1,5 +1,7 @@
+-- Must not know: listeners.
+
 -- |
--- Serves the requests that come to a UDP socket. Must not know: listeners.
+-- Serves the requests that come to a UDP socket.
 --
 -- As in "Millrace.Http.Http2.Session", the driver runs applications itself, and hands its role over when one gives up
 -- the processor ("Millrace.Http.Threads.OnYield"). While that happens often, requests get threads at once.

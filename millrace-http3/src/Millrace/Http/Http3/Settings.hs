@@ -1,5 +1,7 @@
+-- Must not know: sockets, servers.
+
 -- |
--- The settings of a server in the form that the engine of HTTP\/3 takes. Must not know: sockets, servers.
+-- The settings of a server in the form that the engine of HTTP\/3 takes.
 module Millrace.Http.Http3.Settings
   ( UnsupportedSetting (..),
     refuseUnsupported,

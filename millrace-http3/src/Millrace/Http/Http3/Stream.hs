@@ -1,5 +1,7 @@
+-- Must not know: servers.
+
 -- |
--- What HTTP\/3 does for the streams of an endpoint's connections. Must not know: servers.
+-- What HTTP\/3 does for the streams of an endpoint's connections.
 module Millrace.Http.Http3.Stream (http3, ServedStream (..)) where
 
 import qualified Data.ByteString as B

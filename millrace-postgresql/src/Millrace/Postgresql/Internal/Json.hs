@@ -1,4 +1,6 @@
--- | JSON as a parameter and as a column. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | JSON as a parameter and as a column.
 --
 -- Both instances are beside the type: to one in another module, Haddock makes a link that leads nowhere.
 module Millrace.Postgresql.Internal.Json (Json (..)) where

@@ -1,8 +1,10 @@
 {-# LANGUAGE CApiFFI #-}
 
+-- Must not know: sockets.
+
 -- | The functions of libpq, and those of postgresql.h. Three are safe calls: 'c_connect_start' may read files and,
 -- where a service names hosts, look them up; 'c_connect_poll' may compute keys for milliseconds; 'c_cancel' opens
--- another connection and waits for it. Must not know: sockets.
+-- another connection and waits for it.
 module Millrace.Postgresql.Internal.Libpq
   ( Conn,
     Result,

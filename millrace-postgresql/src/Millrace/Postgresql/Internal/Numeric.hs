@@ -1,4 +1,6 @@
--- | The binary form of PostgreSQL's @numeric@: digits to the base 10,000. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | The binary form of PostgreSQL's @numeric@: digits to the base 10,000.
 module Millrace.Postgresql.Internal.Numeric (numericBytes, fromNumeric) where
 
 import Data.Bits (shiftL, (.|.))

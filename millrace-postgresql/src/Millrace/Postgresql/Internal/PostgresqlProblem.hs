@@ -1,4 +1,6 @@
--- | The problems with servers and statements, as one type of exception. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | The problems with servers and statements, as one type of exception.
 module Millrace.Postgresql.Internal.PostgresqlProblem
   ( PostgresqlProblem (..),
     Refusal (..),

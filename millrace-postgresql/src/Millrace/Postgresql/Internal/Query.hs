@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Statements: sending them with their parameters, and reading their rows. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Statements: sending them with their parameters, and reading their rows.
 module Millrace.Postgresql.Internal.Query
   ( Statement,
     statement,

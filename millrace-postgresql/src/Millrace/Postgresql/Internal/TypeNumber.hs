@@ -1,4 +1,6 @@
--- | The numbers by which PostgreSQL names its types. They are the same in all servers. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | The numbers by which PostgreSQL names its types. They are the same in all servers.
 module Millrace.Postgresql.Internal.TypeNumber
   ( Oid,
     nameOf,

@@ -1,4 +1,6 @@
--- | Certificates as bytes, and the fields that OpenSSL reads in them. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Certificates as bytes, and the fields that OpenSSL reads in them.
 module Millrace.Tls.Internal.Certificate
   ( Certificate,
     certificateFromDer,

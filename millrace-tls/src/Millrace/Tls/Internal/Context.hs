@@ -1,4 +1,6 @@
--- | Contexts: settings as OpenSSL's objects, for many connections. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Contexts: settings as OpenSSL's objects, for many connections.
 module Millrace.Tls.Internal.Context
   ( Context,
     withContext,

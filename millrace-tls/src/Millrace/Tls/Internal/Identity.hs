@@ -1,4 +1,6 @@
--- | Private keys with their certificates. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Private keys with their certificates.
 module Millrace.Tls.Internal.Identity
   ( Pem (..),
     readPem,

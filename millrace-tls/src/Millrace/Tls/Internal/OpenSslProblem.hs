@@ -1,4 +1,6 @@
--- | Converts OpenSSL's numbers to the types of "Millrace.Tls.Error". Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Converts OpenSSL's numbers to the types of "Millrace.Tls.Error".
 module Millrace.Tls.Internal.OpenSslProblem
   ( alertDescription,
     certificateProblem,

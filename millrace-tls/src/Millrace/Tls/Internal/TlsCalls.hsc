@@ -1,4 +1,6 @@
--- | Every foreign import of this package, and the constants of @tls.h@. Must not know: sockets.
+-- Must not know: sockets.
+
+-- | Every foreign import of this package, and the constants of @tls.h@.
 module Millrace.Tls.Internal.TlsCalls
   ( -- * Steps
     TlsStep,

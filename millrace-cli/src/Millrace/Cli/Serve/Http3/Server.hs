@@ -1,4 +1,6 @@
--- | A server of HTTP\/3 beside a server of https. Must not know: files.
+-- Must not know: files.
+
+-- | A server of HTTP\/3 beside a server of https.
 module Millrace.Cli.Serve.Http3.Server (Http3Server (..)) where
 
 import Millrace.Cli.Serve.Tls (CertificateUser)
