@@ -1,3 +1,5 @@
+{-# OPTIONS_HADDOCK hide #-}
+
 -- Must not know: sockets.
 
 -- | Connections of HTTP\/2 from a client's side, for programs that pass messages on piece by piece, such as proxies.

@@ -1,6 +1,6 @@
 -- Must not know: servers.
 
--- | Chooses the I/O backend and starts the I/O manager on it, with errors that a user can understand.
+-- | Chooses the I\/O backend and starts the I\/O manager on it, with errors that a user can understand.
 module Millrace.Cli.Base.Backend
   ( backendChoices,
     environmentVariable,

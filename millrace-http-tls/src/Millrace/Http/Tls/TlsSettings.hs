@@ -1,5 +1,6 @@
 {-# LANGUAGE GeneralizedNewtypeDeriving #-}
 {-# LANGUAGE OverloadedStrings #-}
+{-# OPTIONS_HADDOCK hide #-}
 
 -- Must not know: sockets, servers.
 
@@ -116,7 +117,7 @@ data TLSSettings = TLSSettings
     -- | Groups for the key exchange by OpenSSL's names, the preferred one first. Default: none, which means
     -- X25519MLKEM768 (if OpenSSL knows it), X25519, P-256, P-384.
     tlsKeyGroups :: ![String],
-    -- | Application protocols (ALPN), the preferred one first. 'Nothing' stands for @h2@, @http/1.1@ and @http/1.0@, of
+    -- | Application protocols (ALPN), the preferred one first. 'Nothing' stands for @h2@, @http\/1.1@ and @http\/1.0@, of
     -- which 'Network.Wai.Handler.MillraceTLS.runTLS' leaves out what the server's settings disable
     -- ('Network.Wai.Handler.MillraceTLS.offering'). Default: 'Nothing'.
     tlsProtocols :: !(Maybe [ByteString]),

@@ -1,3 +1,5 @@
+{-# OPTIONS_HADDOCK hide #-}
+
 -- Must not know: protocols, sockets.
 
 -- |

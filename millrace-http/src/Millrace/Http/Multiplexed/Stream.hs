@@ -1,5 +1,6 @@
 {-# LANGUAGE ExistentialQuantification #-}
 {-# LANGUAGE RankNTypes #-}
+{-# OPTIONS_HADDOCK hide #-}
 
 -- Must not know: connections, sockets.
 

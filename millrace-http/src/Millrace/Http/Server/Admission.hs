@@ -1,4 +1,5 @@
 {-# LANGUAGE TupleSections #-}
+{-# OPTIONS_HADDOCK hide #-}
 
 -- Must not know: listeners.
 

@@ -1,4 +1,5 @@
 {-# LANGUAGE RankNTypes #-}
+{-# OPTIONS_HADDOCK hide #-}
 
 -- Must not know: connections, listeners.
 

@@ -141,7 +141,6 @@ module Network.Wai.Handler.Millrace
     setFileInfoCacheDuration,
 
     -- ** Less strict
-    -- $representations
     -- $lenience
     setAllowBareLineFeed,
     setAllowFolding,
@@ -220,7 +219,6 @@ module Network.Wai.Handler.Millrace
     defaultPushPromise,
 
     -- * Conditional requests and ranges
-    -- $representations
     Representation,
     bytesRepresentation,
     fileRepresentation,

@@ -80,7 +80,7 @@ data Condition
   | Closed
   deriving (Eq)
 
--- | Connects until a deadline. The string has libpq's form, a URI (@postgres://user:password\@host:port/database@) or
+-- | Connects until a deadline. The string has libpq's form, a URI (@postgres:\/\/user:password\@host:port\/database@) or
 -- words (@host=... dbname=...@); parameters that it leaves out come from the environment (@PGHOST@ ...) as in all
 -- programs with libpq. Several hosts are tried in turn. Throws 'NotConnected', 'Millrace.Name.NameError', and an
 -- 'IOError' when the deadline passes.
