@@ -62,7 +62,7 @@ data InvalidRequest
     RequestTargetTooLong
   | -- | A transfer coding or method that no server could guess: 501.
     UnsupportedRequest String
-  | -- | Neither HTTP/1.0 nor HTTP/1.1: 505.
+  | -- | Neither HTTP\/1.0 nor HTTP\/1.1: 505.
     UnsupportedVersion
   | -- | An expectation other than @100-continue@: 417.
     UnsupportedExpectation
