@@ -1,8 +1,7 @@
 -- | A thousand calls of C's sleep at the same time, on a few OS threads.
 module Main (main) where
 
-import Control.Concurrent (forkIO, newEmptyMVar, putMVar, takeMVar)
-import Control.Monad (replicateM, replicateM_)
+import Control.Concurrent.Async (replicateConcurrently)
 import Foreign.C.Types (CUInt (..))
 import Foreign.Ptr (FunPtr)
 import Millrace.Foreign (fiberCall)
@@ -12,8 +11,6 @@ foreign import ccall "&sleep" c_sleep :: FunPtr (CUInt -> IO CUInt)
 
 main :: IO ()
 main = do
-  done <- newEmptyMVar
-  replicateM_ 1000 (forkIO (fiberCall c_sleep 1 >>= putMVar done))
-  slept <- replicateM 1000 (takeMVar done)
+  slept <- replicateConcurrently 1000 (fiberCall c_sleep 1)
   print (sum slept)
   timeout 100000 (fiberCall c_sleep 60) >>= print

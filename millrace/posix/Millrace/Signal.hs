@@ -1,10 +1,9 @@
 -- | Signals as a stream.
 --
--- > main = withSignals [Terminate, Interrupt] $ \signals -> do
--- >   server <- forkIO serve
--- >   received <- nextSignal signals
--- >   putStrLn ("ending, because of " ++ show received)
--- >   killThread server
+-- > main = withSignals [Terminate, Interrupt] $ \signals ->
+-- >   withRunningServer defaultServer (passive "7000") serve $ do
+-- >     received <- nextSignal signals
+-- >     putStrLn ("ending, because of " ++ show received)
 --
 -- While 'withSignals' runs, a signal that it names only appears in the stream. Afterwards it has its earlier effect
 -- again. Several threads may name the same signal: each of them gets it. Equal signals that arrive before the first is
