@@ -68,8 +68,8 @@ static uint64_t tick_from_now(const mr_timer_wheel *wheel, uint64_t due_tick)
     return due_tick > wheel->now_tick ? due_tick : wheel->now_tick;
 }
 
-/* The level for a timer that is armed now. Where timers for the same tick still wait in a slot of a coarser level, it goes
- * behind them: timers of one tick fire in the order in which they were armed. */
+/* The level for a timer that is armed now. Where timers for the same tick still wait in a slot of a coarser level, it
+ * goes behind them: timers of one tick fire in the order in which they were armed. */
 static unsigned level_behind_others(const mr_timer_wheel *wheel, uint64_t tick)
 {
     unsigned finest = level_of(wheel->now_tick, tick), level = MR_WHEEL_LEVELS - 1;

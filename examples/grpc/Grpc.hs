@@ -77,7 +77,8 @@ grpc methods request respond
     respond . responseStream status200 [(hContentType, "application/grpc")] $ \write flush -> do
       flush
       held <- newIORef ""
-      let call = Call (receiveMessage request held) (\message -> write (frame message) >> flush) (\(Messages framed) -> write framed)
+      let send message = write (frame message) >> flush
+          call = Call (receiveMessage request held) send (\(Messages framed) -> write framed)
           unknown _ = throwIO (Status Unimplemented "there is no such method")
       outcome request (fromMaybe unknown (methods (rawPathInfo request)) call) >>= writeIORef status
   | otherwise = respond (responseLBS status415 [] "")

@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Descriptors that run out, and sockets that come from elsewhere. Servers with other limits are this program, started again.
+-- | Descriptors that run out, and sockets that come from elsewhere. Servers with other limits are this program, started
+-- again.
 module DescriptorSpec (spec) where
 
 import Control.Monad (forM_, replicateM)

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What requests and connections take of memory and time, slow clients, and files that shrink. Servers with other limits
--- are this program, started again.
+-- | What requests and connections take of memory and time, slow clients, and files that shrink. Servers with other
+-- limits are this program, started again.
 module ResourceSpec (spec) where
 
 import Control.Concurrent (threadDelay)

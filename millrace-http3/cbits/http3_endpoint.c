@@ -382,25 +382,24 @@ static uint64_t advance(http3_endpoint *endpoint, uint64_t now)
     return endpoint->engine.now;
 }
 
-uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t local_length, const void *remote,
-                       uint32_t remote_length, uint32_t ecn, uint8_t *bytes, size_t length, size_t segment,
-                       uint64_t now)
+uint64_t http3_receive(http3_endpoint *endpoint, const http3_datagrams *datagrams, uint64_t now)
 {
-    http3_address ends[2] = {{.length = local_length}, {.length = remote_length}};
-    if (local_length > HTTP3_ADDRESS_MAX || remote_length > HTTP3_ADDRESS_MAX)
+    http3_address local = {.length = datagrams->local_length}, remote = {.length = datagrams->remote_length};
+    if (local.length > HTTP3_ADDRESS_MAX || remote.length > HTTP3_ADDRESS_MAX)
         return 0;
-    memcpy(ends[0].bytes, local, local_length);
-    memcpy(ends[1].bytes, remote, remote_length);
-    ngtcp2_path path = {.local = {(ngtcp2_sockaddr *)ends[0].bytes, local_length},    /* NOLINT: it is aligned */
-                        .remote = {(ngtcp2_sockaddr *)ends[1].bytes, remote_length}}; /* NOLINT: it is aligned */
+    memcpy(local.bytes, datagrams->local, local.length);
+    memcpy(remote.bytes, datagrams->remote, remote.length);
+    ngtcp2_path path = {.local = {(ngtcp2_sockaddr *)local.bytes, local.length},     /* NOLINT: it is aligned */
+                        .remote = {(ngtcp2_sockaddr *)remote.bytes, remote.length}}; /* NOLINT: it is aligned */
     http_lock(&endpoint->engine);
     now = advance(endpoint, now);
     endpoint->is_promised = 1;
     endpoint->is_foreign = 0;
-    if (segment == 0 || segment > length)
-        segment = length;
+    const size_t length = datagrams->length;
+    const size_t segment = datagrams->segment == 0 || datagrams->segment > length ? length : datagrams->segment;
     for (size_t at = 0; at < length; at += segment)
-        receive(endpoint, &path, ecn, bytes + at, length - at < segment ? length - at : segment, now);
+        receive(endpoint, &path, datagrams->ecn, datagrams->bytes + at, length - at < segment ? length - at : segment,
+                now);
     uint64_t flags = http3_flags(endpoint) | (endpoint->is_foreign ? HTTP3_IS_FOREIGN : 0);
     http_unlock(&endpoint->engine);
     return flags;

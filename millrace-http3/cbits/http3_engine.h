@@ -113,16 +113,22 @@ void http3_free(http3_endpoint *endpoint);
  * to that one. Reads only the bytes. */
 int32_t http3_endpoint_id_of(const uint8_t *bytes, size_t length);
 
+/* Received bytes: a datagram, or several of `segment` bytes each (the last may be shorter), as the kernel joins them;
+ * 0: one. */
+typedef struct http3_datagrams {
+    const void *local, *remote; /* struct sockaddr_in or sockaddr_in6 */
+    uint32_t local_length, remote_length;
+    uint32_t ecn;   /* the two bits of the IP header */
+    uint8_t *bytes; /* may be changed */
+    size_t length, segment;
+} http3_datagrams;
+
 /*
- * Processes received bytes: a datagram, or several of `segment` bytes each (the last may be shorter), as the kernel
- * joins them; 0: one. The addresses are a struct sockaddr_in or sockaddr_in6. `ecn`: the two bits of the IP header.
- * The bytes may be changed. The caller must call http3_collect afterwards, once for a batch. Returns flags.
+ * Processes received datagrams. The caller must call http3_collect afterwards, once for a batch. Returns flags.
  * HTTP3_IS_FOREIGN says that the endpoint is ending, and that another process with the same port may take the client;
  * with several datagrams, that this is so for one of them.
  */
-uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t local_length, const void *remote,
-                       uint32_t remote_length, uint32_t ecn, uint8_t *bytes, size_t length, size_t segment,
-                       uint64_t now);
+uint64_t http3_receive(http3_endpoint *endpoint, const http3_datagrams *datagrams, uint64_t now);
 
 /* When http3_handle_expiry must be called. It may change with each other call. UINT64_MAX: never. */
 uint64_t http3_expiry(http3_endpoint *endpoint);

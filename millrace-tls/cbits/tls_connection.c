@@ -431,9 +431,9 @@ tls_step tls_connection_send_in_place(tls_connection *connection, uint8_t *buffe
     size_t kept = tls_bytes_count(&connection->kept_out);
     if (count > RECORD_PLAIN_MAX || kept + count + RECORD_EXTRA > capacity)
         return finish(connection, TLS_DONE, 0);
-    /* OpenSSL copies the plain bytes before it writes their record. Bytes that were kept before must be sent first: then
-     * the record is kept behind them, and all are moved to the buffer. A record that announces new keys comes before,
-     * too. It would overwrite the plain bytes before they are copied, so it is kept. */
+    /* OpenSSL copies the plain bytes before it writes their record. Bytes that were kept before must be sent first:
+     * then the record is kept behind them, and all are moved to the buffer. A record that announces new keys comes
+     * before, too. It would overwrite the plain bytes before they are copied, so it is kept. */
     bool is_kept = kept > 0 || SSL_get_key_update_type(connection->ssl) != SSL_KEY_UPDATE_NONE;
     connection->out_capacity = is_kept ? 0 : capacity;
     status = seal(connection, buffer, count);

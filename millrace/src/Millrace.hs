@@ -26,27 +26,22 @@ module Millrace
   ( module Millrace.Deadline,
     module Millrace.Socket,
     module Millrace.Socket.ByteString,
+    module ByName,
     module Millrace.Socket.File,
     module Millrace.Timer,
     module Millrace.Wait,
-#if defined(linux_HOST_OS)
-    module Millrace.Socket.Connect,
-    Query (..),
-    host,
-    passive,
-#endif
   )
 where
 
 import Millrace.Deadline
-#if defined(linux_HOST_OS)
-import Millrace.Name (Query (..), host, passive)
-#endif
 import Millrace.Socket
 import Millrace.Socket.ByteString
-#if defined(linux_HOST_OS)
-import Millrace.Socket.Connect
-#endif
 import Millrace.Socket.File
 import Millrace.Timer
 import Millrace.Wait
+#if defined(linux_HOST_OS)
+import Millrace.Name as ByName (Query (..), host, passive)
+import Millrace.Socket.Connect as ByName
+#else
+import Prelude as ByName ()
+#endif

@@ -5,7 +5,15 @@ module ConnectSpec (spec) where
 
 import Control.Concurrent (myThreadId, throwTo)
 import Control.Concurrent.MVar
-import Control.Exception (AsyncException (ThreadKilled), SomeException, bracket, finally, toException, try, uninterruptibleMask_)
+import Control.Exception
+  ( AsyncException (ThreadKilled),
+    SomeException,
+    bracket,
+    finally,
+    toException,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (foldM_, forM, forM_, replicateM, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef

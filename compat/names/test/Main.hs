@@ -37,7 +37,7 @@ main = hspec $ do
       shutdown client ShutdownSend
       Lazy.getContents client `shouldReturn` "lazy"
   it "sends and receives messages in memory" $
-    bracket (socketPair AF_UNIX Datagram defaultProtocol) (\(one, other) -> close one >> close other) $ \(one, other) -> do
+    bracket (socketPair AF_UNIX Datagram defaultProtocol) (both close) $ \(one, other) -> do
       sendAll one "message"
       allocaBytes 100 $ \memory -> do
         (count, _) <- recvBufFrom other memory 100
@@ -75,3 +75,6 @@ echoing use = bracket (socket AF_INET Stream defaultProtocol) close $ \listener 
     echo connection = do
       bytes <- recv connection 4096
       unless (B.null bytes) (sendAll connection bytes >> echo connection)
+
+both :: (a -> IO ()) -> (a, a) -> IO ()
+both action (one, other) = action one >> action other

@@ -1,4 +1,5 @@
-/* bodies.c - bodies that wait in pieces (http_body.h), and memory for requests (http_memory.h). Must not know: sockets. */
+/* bodies.c - bodies that wait in pieces (http_body.h), and memory for requests (http_memory.h). Must not know:
+ * sockets. */
 #include "memory_test.h"
 
 #include "http_body.h"

@@ -121,7 +121,8 @@ static bool is_in_value(int byte)
     return byte == '\t' || (byte >= ' ' && byte != 0x7f);
 }
 
-/* Every byte at every position of short strings: what is skipped in words of eight and in fours is the same as byte by byte. */
+/* Every byte at every position of short strings: what is skipped in words of eight and in fours is the same as byte
+ * by byte. */
 void classes_of_bytes(uintptr_t unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
-/* library_faults.c - functions of GnuTLS, ngtcp2 and nghttp3 as the engine calls them where calls fail (fault.h): as if there were no
- * memory. */
+/* library_faults.c - functions of GnuTLS, ngtcp2 and nghttp3 as the engine calls them where calls fail (fault.h): as
+ * if there were no memory. */
 #include "fault/fault.h"
 
 #include <gnutls/abstract.h>

@@ -1,5 +1,5 @@
-/* parts.c - tests of parts of the engine that need no connection: frames, memory, credentials. Must not know: sockets, the
- * clock. */
+/* parts.c - tests of parts of the engine that need no connection: frames, memory, credentials. Must not know: sockets,
+ * the clock. */
 #include "parts.h"
 
 #include <stdlib.h>

@@ -338,9 +338,15 @@ static void inject_batch(world *w, uint16_t number, uint16_t port, uint8_t ecn, 
     uint8_t *copy = malloc(length + 1); /* its bounds are checked */
     CHECK(copy != NULL);
     memcpy(copy, bytes, length);
-    if (http3_receive(w->endpoint, server_address(), sizeof remote, &remote, sizeof remote, ecn, copy, length, segment,
-                      w->now) &
-        HTTP3_IS_FOREIGN) {
+    const http3_datagrams datagrams = {.local = server_address(),
+                                       .local_length = sizeof remote,
+                                       .remote = &remote,
+                                       .remote_length = sizeof remote,
+                                       .ecn = ecn,
+                                       .bytes = copy,
+                                       .length = length,
+                                       .segment = segment};
+    if (http3_receive(w->endpoint, &datagrams, w->now) & HTTP3_IS_FOREIGN) {
         CHECK_EQ(memcmp(copy, bytes, length), 0);
         w->foreign++;
     }

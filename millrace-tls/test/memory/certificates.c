@@ -1,4 +1,5 @@
-/* certificates.c - identities from keys and certificates in PEM, and the fields of certificates. Must not know: sockets. */
+/* certificates.c - identities from keys and certificates in PEM, and the fields of certificates. Must not know:
+ * sockets. */
 #include "memory_test.h"
 #include "tls_internal.h"
 

@@ -1,5 +1,5 @@
-/* openssl_faults.c - functions of OpenSSL and of the system as the C files of this package call them where calls fail (fault.h): those
- * that fail for more than want of memory, or keep what they allocate. */
+/* openssl_faults.c - functions of OpenSSL and of the system as the C files of this package call them where calls fail
+ * (fault.h): those that fail for more than want of memory, or keep what they allocate. */
 #include "fault/fault.h"
 
 #include <openssl/evp.h>

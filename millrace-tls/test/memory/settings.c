@@ -15,7 +15,8 @@ static void release(tls_context *client, tls_context *server)
     tls_context_release(server);
 }
 
-/* Runs a whole conversation, and returns the client's last phase; *client_problem and *server_problem: why they failed. */
+/* Runs a whole conversation, and returns the client's last phase; *client_problem and *server_problem: why they
+ * failed. */
 static phase run(tls_context *client, tls_context *server, tls_problem *client_problem, tls_problem *server_problem)
 {
     conversation c;

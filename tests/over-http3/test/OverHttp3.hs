@@ -61,8 +61,8 @@ ofFrames =
     "must be recognised within the time of a head",
     "alone refuses HTTP/1",
     "closes without an answer of HTTP/1",
-    -- Windows: heads count for them in HTTP/3, and a client that is answered early is asked to stop. The tests in memory
-    -- have both, and priorities.
+    -- Windows: heads count for them in HTTP/3, and a client that is answered early is asked to stop. The tests in
+    -- memory have both, and priorities.
     "what its window permits",
     "while its client sends more than that",
     "has filled the stream's window",

@@ -1,4 +1,5 @@
-/* process.h: what a process prepares once: the functions of winsock that are looked up. For the files of this folder only. */
+/* process.h: what a process prepares once: the functions of winsock that are looked up. For the files of this folder
+ * only. */
 #ifndef MILLRACE_PORT_PROCESS_H
 #define MILLRACE_PORT_PROCESS_H
 

@@ -20,9 +20,10 @@ import Test.Hspec
 spec :: Spec
 spec = it "its stack options let a thread take up what was interrupted" $ do
   info <- runMillrace [] ["+RTS", "--info"]
-  let stackOptions = filter ("-k" `isPrefixOf`) (maybe [] words (lookup "Flag -with-rtsopts" (read (outcomeOutput info))))
+  let options = maybe [] words (lookup "Flag -with-rtsopts" (read (outcomeOutput info)))
+      ofStacks = filter ("-k" `isPrefixOf`) options
   own <- getExecutablePath
-  within 90 "the interrupted values" (readProcessWithExitCode own (interruptedValues : "+RTS" : "-M200m" : stackOptions) "")
+  within 90 "the interrupted values" (readProcessWithExitCode own (interruptedValues : "+RTS" : "-M200m" : ofStacks) "")
     `shouldReturn` (ExitSuccess, "", "")
 
 -- | The argument with which this test program runs 'takeUpInterrupted' and nothing else.

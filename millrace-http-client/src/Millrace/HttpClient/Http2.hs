@@ -186,21 +186,34 @@ openConnection deadline settings transport = mask $ \restore -> do
   case made of
     Nothing -> transportClose transport >> throwIO (ConnectionEnded "there is no memory for it")
     Just engine -> do
-      now <- monotonicNanoseconds
-      changed <- newEmptyMVar
-      waiting <- newIORef (IntMap.singleton stateKey changed)
-      connection <-
-        Connection engine transport waiting (unsentBytesMax settings `quot` 2)
-          <$> newEmptyMVar
-          <*> pure changed
-          <*> newIORef 0
-          <*> newIORef Nothing
-          <*> newIORef now
-          <*> newEmptyMVar
+      connection <- newConnection settings transport engine
       startThreads settings connection
       wakeSender connection
       restore (awaitReady deadline connection) `onException` closeConnection connection
       return connection
+
+newConnection :: Settings -> Transport -> Engine -> IO Connection
+newConnection settings transport engine = do
+  changed <- newEmptyMVar
+  waiting <- newIORef (IntMap.singleton stateKey changed)
+  writer <- newEmptyMVar
+  received <- newIORef 0
+  reason <- newIORef Nothing
+  idle <- monotonicNanoseconds >>= newIORef
+  closed <- newEmptyMVar
+  return
+    Connection
+      { connectionEngine = engine,
+        connectionTransport = transport,
+        connectionWaiting = waiting,
+        connectionOutputLow = unsentBytesMax settings `quot` 2,
+        connectionWriter = writer,
+        connectionChanged = changed,
+        connectionReceived = received,
+        connectionReason = reason,
+        connectionIdle = idle,
+        connectionClosed = closed
+      }
 
 awaitReady :: Deadline -> Connection -> IO ()
 awaitReady deadline connection = do

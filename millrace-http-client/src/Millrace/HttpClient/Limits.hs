@@ -13,8 +13,8 @@ import Millrace.Deadline
 -- | Limits of the times that a client waits for the network. These limits are deadlines of operations. http-client's
 -- own response timeout counts, too.
 data Limits = Limits
-  { -- | For a connection to be ready: the name is looked up, an address answers, a proxy agrees, and the handshake of TLS is
-    -- done.
+  { -- | For a connection to be ready: the name is looked up, an address answers, a proxy agrees, and the handshake of
+    -- TLS is done.
     connectLimit :: !TimeLimit,
     -- | For each part of a response: it counts from one received part to the next one, and from the request to the
     -- first one.

@@ -99,13 +99,26 @@ data EndOfBody
     ByConnection !(RequestHeaders -> IO ())
 
 newExchange :: Limits -> Target -> Request -> Deadline -> Link -> EndOfBody -> IO Exchange
-newExchange limits' target request end link endOfBody =
-  Exchange limits' target request link end <$> newIORef Nothing
-    <*> newIORef Nothing
-    <*> newIORef False
-    <*> newEmptyMVar
-    <*> newIORef Present
-    <*> pure endOfBody
+newExchange limits' target request end link endOfBody = do
+  sent <- newIORef Nothing
+  interrupted <- newIORef Nothing
+  heard <- newIORef False
+  continue <- newEmptyMVar
+  client <- newIORef Present
+  return
+    Exchange
+      { exchangeLimits = limits',
+        exchangeTarget = target,
+        exchangeRequest = request,
+        exchangeLink = link,
+        exchangeEnd = end,
+        exchangeSent = sent,
+        exchangeInterrupted = interrupted,
+        exchangeHeard = heard,
+        exchangeContinue = continue,
+        exchangeClient = client,
+        exchangeEndBody = endOfBody
+      }
 
 -- | Records whether the client is there. Call it before the first part of a response is passed on, if the rest may have
 -- to wait for the target.

@@ -133,4 +133,6 @@ closePool pool = closing (allVariables (poolStacks pool)) end
 -- Closes the connections that a change takes out of these stacks.
 closing :: [IORef Stack] -> (Stack -> (Stack, [IdleConnection])) -> IO ()
 closing stacks change =
-  forM_ stacks $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ (\(IdleConnection link _) -> linkClose link)
+  forM_ stacks $ \stack -> mask_ $ do
+    ended <- atomicModifyIORef' stack change
+    forM_ ended $ \(IdleConnection link _) -> linkClose link

@@ -77,8 +77,8 @@ data ClientCertificates
     Asked Trust
   | -- | A client without a certificate is refused.
     Required Trust
-  | -- | A client may have no certificate. If it has one, it must prove that it has its key, and nothing else is verified:
-    -- anybody can make such a certificate. The program must decide by the certificate
+  | -- | A client may have no certificate. If it has one, it must prove that it has its key, and nothing else is
+    -- verified: anybody can make such a certificate. The program must decide by the certificate
     -- ('Millrace.Tls.Connection.negotiatedPeerCertificate') whom it serves.
     AskedUnverified
   deriving (Show)

@@ -114,7 +114,8 @@ meaning what means =
       jobMeaning = means
     }
 
-foreign import ccall unsafe "mrh_job_create" c_create :: FunPtr Work -> CInt -> CString -> CString -> IO (Ptr RunningJob)
+foreign import ccall unsafe "mrh_job_create"
+  c_create :: FunPtr Work -> CInt -> CString -> CString -> IO (Ptr RunningJob)
 
 foreign import ccall unsafe "mrh_job_set" c_set :: Ptr RunningJob -> CInt -> Int64 -> IO ()
 

@@ -181,8 +181,8 @@ data Server = Server
     serverSharesPort :: !Bool,
     -- | runs when the server listens, with its addresses
     serverReady :: [SockAddr] -> IO (),
-    -- | gets the exceptions of a connection's action, with the address of the peer, but not those that the server itself
-    -- interrupts it with when it ends: 'printing', 'ignoring', or an action of the program
+    -- | gets the exceptions of a connection's action, with the address of the peer, but not those that the server
+    -- itself interrupts it with when it ends: 'printing', 'ignoring', or an action of the program
     serverProblem :: SockAddr -> SomeException -> IO ()
   }
 
@@ -210,7 +210,8 @@ printing peer problem = unless (isUsualEnd problem) $ do
   name <- getProgName
   let text = unwords (concatMap words (lines (displayException problem)))
   -- With one write, because other threads print, too. What the locale cannot say becomes a question mark.
-  encoding <- hGetEncoding stderr >>= mkTextEncoding . maybe "ASCII//TRANSLIT" ((++ "//TRANSLIT") . takeWhile (/= '/') . show)
+  locale <- maybe "ASCII" (takeWhile (/= '/') . show) <$> hGetEncoding stderr
+  encoding <- mkTextEncoding (locale ++ "//TRANSLIT")
   withCStringLen
     encoding
     (name ++ ": connection from " ++ show peer ++ ": " ++ text ++ "\n")
@@ -329,7 +330,8 @@ acceptAll server listeners (ServedConnections _ connections interrupted) serve =
 
 -- Call it when no thread accepts any more.
 endGracefully :: Server -> ServedConnections -> IO ()
-endGracefully server (ServedConnections isHurried connections interrupted) = wait `finally` uninterruptibleMask_ interruptAll
+endGracefully server (ServedConnections isHurried connections interrupted) =
+  wait `finally` uninterruptibleMask_ interruptAll
   where
     wait = unless (serverGraceMicros server <= 0) $ endedWithin (serverGraceMicros server) isHurried
     -- 'Timer.timeout' would not end a wait that is uninterruptible.

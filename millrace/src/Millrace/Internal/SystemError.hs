@@ -33,7 +33,9 @@ inOurWords code problem
 
 -- Linux and BSD have fewer than 140 codes; the few that Windows has above are made when they are needed.
 known :: SmallArray IOError
-known = smallArrayFromList [inOurWords (Errno number) (errnoToIOError "" (Errno number) Nothing Nothing) | number <- [0 .. 139]]
+known = smallArrayFromList (map made [0 .. 139])
+  where
+    made number = let code = Errno number in inOurWords code (errnoToIOError "" code Nothing Nothing)
 {-# NOINLINE known #-}
 
 -- | Makes all errors. Takes a tenth of a millisecond, once.

@@ -82,8 +82,8 @@ recvBefore !deadline s !size =
   where
     function = "Millrace.Socket.ByteString.recv"
 
--- For more than a borrowed buffer holds. Nothing is allocated while no bytes are there: they come into a borrowed buffer
--- first, and only if they fill it is there new memory for the rest. A message must come in one piece.
+-- For more than a borrowed buffer holds. Nothing is allocated while no bytes are there: they come into a borrowed
+-- buffer first, and only if they fill it is there new memory for the rest. A message must come in one piece.
 recvLarge :: String -> Deadline -> Socket -> Int -> IO ByteString
 recvLarge function deadline s size = do
   isMessage <- carriesMessages s
@@ -108,7 +108,13 @@ trimmed size fill = do
 -- What is there now, after other bytes. The next receive finds the end of the stream, or an error. Call it masked.
 recvRest :: Socket -> Ptr Word8 -> Int -> IO Int
 recvRest s@(Socket handle _) buffer size =
-  keptOr s (firstBytes size) (either failed copyKept) keepLate (atOnce (recvRequest handle buffer size)) (either failed return)
+  keptOr
+    s
+    (firstBytes size)
+    (either failed copyKept)
+    keepLate
+    (atOnce (recvRequest handle buffer size))
+    (either failed return)
   where
     failed code = 0 <$ unless (code == eAGAIN) (keepError s code)
     keepLate = either (keepError s) (keepReceived s buffer)

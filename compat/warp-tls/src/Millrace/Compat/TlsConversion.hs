@@ -1,7 +1,7 @@
 -- Must not know: sockets.
 
--- | WarpTLS's settings as Millrace's: versions, ciphers, certificates, hooks. What OpenSSL cannot do ends the start with a
--- message.
+-- | WarpTLS's settings as Millrace's: versions, ciphers, certificates, hooks. What OpenSSL cannot do ends the start
+-- with a message.
 module Millrace.Compat.TlsConversion
   ( millraceSettings,
   )
@@ -21,8 +21,8 @@ import Millrace.Http.Transport (negotiatedPeerCertificate)
 import Millrace.Tls (ClientCertificates (..), Version (..))
 import qualified Network.TLS as TLS
 
--- | Millrace's settings for these. Throws an @IOError@ for what OpenSSL cannot do, and a 'Millrace.Tls.SettingsError' for
--- certificates that it cannot use.
+-- | Millrace's settings for these. Throws an @IOError@ for what OpenSSL cannot do, and a 'Millrace.Tls.SettingsError'
+-- for certificates that it cannot use.
 millraceSettings :: TLSSettings -> IO Millrace.TLSSettings
 millraceSettings given = do
   refuseHooks (tlsServerHooks given)

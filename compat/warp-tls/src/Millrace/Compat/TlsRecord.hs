@@ -21,8 +21,8 @@ import qualified Network.TLS as TLS
 import qualified Network.TLS.Extra as Extra
 import qualified Network.TLS.SessionManager as SessionManager
 
--- | The settings of a server with TLS. Begin with 'Network.Wai.Handler.WarpTLS.tlsSettings' or 'defaultTlsSettings', and
--- change fields.
+-- | The settings of a server with TLS. Begin with 'Network.Wai.Handler.WarpTLS.tlsSettings' or 'defaultTlsSettings',
+-- and change fields.
 data TLSSettings = TLSSettings
   { -- | The sources of the certificate, of the rest of its chain, and of its key.
     certSettings :: CertSettings,
@@ -38,9 +38,9 @@ data TLSSettings = TLSSettings
     -- | Clients are asked for a certificate. @onClientCertificate@ of 'tlsServerHooks' then decides by it.
     tlsWantClientCert :: Bool,
     -- | @onClientCertificate@, @onServerNameIndication@ and @onNewHandshake@ are called. The server does not start with
-    -- other values of @onALPNClientSuggest@, @onCipherChoosing@ or @onEncryptedExtensionsCreating@ than the default's, as
-    -- far as it can see that. @onUnverifiedClientCert@ is never called: a client that does not have its certificate's
-    -- key is refused.
+    -- other values of @onALPNClientSuggest@, @onCipherChoosing@ or @onEncryptedExtensionsCreating@ than the default's,
+    -- as far as it can see that. @onUnverifiedClientCert@ is never called: a client that does not have its
+    -- certificate's key is refused.
     tlsServerHooks :: TLS.ServerHooks,
     -- | Not used: keys are exchanged on elliptic curves.
     tlsServerDHEParams :: Maybe TLS.DHParams,

@@ -294,9 +294,9 @@ noLogger :: Request -> Status -> Maybe Integer -> IO ()
 noLogger _ _ _ = return ()
 {-# NOINLINE noLogger #-}
 
--- Without one of these functions the server is faster than with one that does the usual thing. An update of another field
--- gives back the function that was read from the record: it is recognised and left out. If it were not recognised, the
--- server would do the same, slower.
+-- Without one of these functions the server is faster than with one that does the usual thing. An update of another
+-- field gives back the function that was read from the record: it is recognised and left out. If it were not
+-- recognised, the server would do the same, slower.
 unlessUsual :: a -> a -> Maybe a
 unlessUsual usual given = unsafePerformIO $ do
   expected <- makeStableName $! usual

@@ -185,27 +185,35 @@ readFigures metrics = do
   now <- getMonotonicTimeNSec
   numbers <- amounts (metricsCounter metrics)
   states <- readIORef (metricsServers metrics) >>= mapM currentConnectionStates
+  capabilities <- getNumCapabilities
+  loops <- loopCount
+  backend <- chosenBackend
+  loopCounters <- counters
+  resident <- residentBytes
+  heap <- heapBytes
   let number index = sum (take 1 (drop index numbers))
-  Figures
-    (now - metricsStart metrics)
-    (number opened)
-    (number closed)
-    (sumOf states)
-    (number active)
-    (number refused)
-    (number cutOff)
-    (number bodyBytes)
-    (number nanoseconds)
-    (zip ["1xx", "2xx", "3xx", "4xx", "5xx"] (drop firstClass numbers))
-    (zip (map snd handshakeResults) (drop firstHandshake numbers))
-    (zip (map snd limitNames) (drop firstLimit numbers))
-    (drop firstBucket numbers)
-    <$> getNumCapabilities
-    <*> loopCount
-    <*> (backendName <$> chosenBackend)
-    <*> counters
-    <*> residentBytes
-    <*> heapBytes
+  pure
+    Figures
+      { figureUptime = now - metricsStart metrics,
+        figureOpened = number opened,
+        figureClosed = number closed,
+        figureStates = sumOf states,
+        figureActive = number active,
+        figureRefused = number refused,
+        figureCutOff = number cutOff,
+        figureBodyBytes = number bodyBytes,
+        figureNanoseconds = number nanoseconds,
+        figureClasses = zip ["1xx", "2xx", "3xx", "4xx", "5xx"] (drop firstClass numbers),
+        figureHandshakes = zip (map snd handshakeResults) (drop firstHandshake numbers),
+        figureLimits = zip (map snd limitNames) (drop firstLimit numbers),
+        figureBuckets = drop firstBucket numbers,
+        figureCapabilities = capabilities,
+        figureLoops = loops,
+        figureBackend = backendName backend,
+        figureLoopCounters = loopCounters,
+        figureResidentBytes = resident,
+        figureHeapBytes = heap
+      }
 
 sumOf :: [ConnectionStates] -> ConnectionStates
 sumOf states = ConnectionStates (total connectionsNew) (total connectionsIdle) (total connectionsActive)

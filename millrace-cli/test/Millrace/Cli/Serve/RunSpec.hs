@@ -144,7 +144,13 @@ spec = do
     outcomeErrors relative `shouldContain` "'pid-file' is relative to the folder in which the server was started"
   it "takes other certificates with a changed file" . withCertificates $ \folder -> do
     write folder "one/index.html" "one"
-    let with name = configured folder ["listen: {https: 127.0.0.1:0}", "certificates: {certificate: " <> folder </> name <> ".pem, key: " <> folder </> name <> ".key}", "sites: {files: " <> folder </> "one}"]
+    let with name =
+          configured
+            folder
+            [ "listen: {https: 127.0.0.1:0}",
+              "certificates: {certificate: " <> folder </> name <> ".pem, key: " <> folder </> name <> ".key}",
+              "sites: {files: " <> folder </> "one}"
+            ]
         asked server name =
           curl ["--cacert", folder </> name <> ".pem", "https://localhost:" <> show (serverPort server)]
     with "one"

@@ -143,7 +143,21 @@ newMemoryExchange :: Client -> IO MemoryExchange
 newMemoryExchange client =
   MemoryExchange client
     <$> myThreadId
-    <*> newTVarIO (ExchangeState [] InRequest Nothing [] 0 HeldBack NoStream KeptOpen False False (clientInput client) [])
+    <*> newTVarIO
+      ExchangeState
+        { stateInterim = [],
+          statePhase = InRequest,
+          stateFinal = Nothing,
+          stateBody = [],
+          stateCount = 0,
+          stateSending = HeldBack,
+          stateRunning = NoStream,
+          stateAfterwards = KeptOpen,
+          stateIsAborted = False,
+          stateHasClientEnded = False,
+          stateInput = clientInput client,
+          stateRaw = []
+        }
 
 -- | What the client has received, and is going to receive of what was answered.
 received :: MemoryExchange -> IO Received

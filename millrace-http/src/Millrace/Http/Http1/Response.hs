@@ -339,11 +339,8 @@ answerFile connection status fields slice = do
           )
       when
         (sent < count)
-        ( throwIO
-            ( FileTruncated
-                (slicePath slice) -- The length was announced, so only closing the connection tells the client the truth.
-            )
-        )
+        -- The length was announced, so only closing the connection tells the client the truth.
+        (throwIO (FileTruncated (slicePath slice)))
   where
     count = sliceLength slice
 

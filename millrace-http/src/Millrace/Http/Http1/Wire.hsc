@@ -315,8 +315,10 @@ foreign import ccall unsafe "http_chunks_init"
 
 -- | Makes it ready for a new body.
 initChunks :: Ptr Chunks -> TrailerSection -> IO ()
-initChunks chunks trailers =
-  c_initChunks chunks (if trailers == TrailersSkipped then #{const HTTP_CHUNKS_TRAILERS_SKIPPED} else #{const HTTP_CHUNKS_TRAILERS_LEFT})
+initChunks chunks trailers = c_initChunks chunks $
+  if trailers == TrailersSkipped
+    then #{const HTTP_CHUNKS_TRAILERS_SKIPPED}
+    else #{const HTTP_CHUNKS_TRAILERS_LEFT}
 
 foreign import ccall unsafe "http_chunks_next"
   c_next :: Ptr Chunks -> Ptr Word8 -> CSize -> IO Int64

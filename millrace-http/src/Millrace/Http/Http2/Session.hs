@@ -571,7 +571,8 @@ http2 =
       protocolClient = \(ServedStream connection _) -> transportPeer (connectionTransport connection),
       protocolNegotiated = \(ServedStream connection _) -> negotiated (connectionTransport connection),
       protocolDescribes =
-        \(ServedStream connection number) -> describeTransport (connectionTransport connection) ++ ", stream " ++ show number,
+        \(ServedStream connection number) ->
+          describeTransport (connectionTransport connection) ++ ", stream " ++ show number,
       protocolTellLoss = \(ServedStream connection _) -> tellLoss connection,
       protocolAwait = \(ServedStream connection _) -> waitForWith connection,
       protocolFlush = \(ServedStream connection _) -> flush connection,

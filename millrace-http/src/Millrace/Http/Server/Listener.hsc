@@ -75,13 +75,13 @@ data Listener = Listener
 data Parting
   = -- | They are served.
     ServeQueue
-  | -- | They are served, and the kernel begins no handshake here any more: another socket may listen on the port. Whether
-    -- that has begun.
+  | -- | They are served, and the kernel begins no handshake here any more: another socket may listen on the port.
+    -- Whether that has begun.
     GivePortAway !(IORef Bool)
   | -- | Others hold the socket too, and take them.
     LeaveQueue
-  | -- | They are served, and nobody else comes: this removes the path, at the first time. The next server may have another
-    -- socket there from then on.
+  | -- | They are served, and nobody else comes: this removes the path, at the first time. The next server may have
+    -- another socket there from then on.
     RemovePath !(IO ())
 
 -- | A socket that the function of this name is to take over. Others may hold it too. Throws an @IOError@ if it does not
@@ -118,7 +118,8 @@ openListeners settings = do
       HostIPv6Only -> filter isIPv6
       _ -> id
     tryAll [] =
-      ioError (userError ("No address to listen on for " ++ show preference ++ " port " ++ show (settingsPort settings)))
+      ioError . userError $
+        "No address to listen on for " ++ show preference ++ " port " ++ show (settingsPort settings)
     tryAll [address] = listenOn settings address
     tryAll (address : rest) = listenOn settings address `catch` orElse (tryAll rest)
     orElse :: IO [Listener] -> IOException -> IO [Listener]

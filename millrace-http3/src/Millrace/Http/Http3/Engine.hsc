@@ -249,26 +249,22 @@ endpointIdOf bytes =
   BU.unsafeUseAsCStringLen bytes $ \(start, size) -> c_endpointIdOf (castPtr start) (fromIntegral size)
 
 foreign import ccall unsafe "http3_receive"
-  c_receive ::
-    Ptr Engine -> Ptr () -> Word32 -> Ptr () -> Word32 -> Word32 -> Ptr Word8 -> CSize -> CSize -> Word64 -> IO Word64
+  c_receive :: Ptr Engine -> Ptr () -> Word64 -> IO Word64
 
 -- | @receiveBatch engine (local, size) (remote, size) batch now@ takes datagrams, whose bytes are overwritten. The
 -- addresses are those of the batch. The caller will call 'collect'.
 receiveBatch :: Ptr Engine -> (Ptr (), Int) -> (Ptr (), Int) -> GsoBatch -> Word64 -> IO Flags
 receiveBatch engine (local, localSize) (remote, remoteSize) (GsoBatch _ ecn segment bytes) now =
-  BU.unsafeUseAsCStringLen bytes $ \(start, size) ->
-    Flags
-      <$> c_receive
-        engine
-        local
-        (fromIntegral localSize)
-        remote
-        (fromIntegral remoteSize)
-        (fromIntegral (fromEnum ecn))
-        (castPtr start)
-        (fromIntegral size)
-        (fromIntegral segment)
-        now
+  BU.unsafeUseAsCStringLen bytes $ \(start, size) -> allocaBytes #{size http3_datagrams} $ \datagrams -> do
+    #{poke http3_datagrams, local} datagrams local
+    #{poke http3_datagrams, local_length} datagrams (fromIntegral localSize :: Word32)
+    #{poke http3_datagrams, remote} datagrams remote
+    #{poke http3_datagrams, remote_length} datagrams (fromIntegral remoteSize :: Word32)
+    #{poke http3_datagrams, ecn} datagrams (fromIntegral (fromEnum ecn) :: Word32)
+    #{poke http3_datagrams, bytes} datagrams start
+    #{poke http3_datagrams, length} datagrams (fromIntegral size :: CSize)
+    #{poke http3_datagrams, segment} datagrams (fromIntegral segment :: CSize)
+    Flags <$> c_receive engine datagrams now
 
 -- | When 'handleExpiry' must be called, in nanoseconds. 'maxBound': never.
 foreign import ccall unsafe "http3_expiry"

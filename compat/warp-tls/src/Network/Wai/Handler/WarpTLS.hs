@@ -9,9 +9,9 @@
 -- * Sessions are resumed by tickets, without a session manager.
 -- * @onClientCertificate@ gets the client's certificate without those between it and the authority. It is called after
 --   the handshake: a client that it refuses sees its connection end.
--- * A client that leaves before its first byte is reported as 'Network.Wai.Handler.Warp.ConnectionClosedByPeer', and not as
---   'ClientClosedConnectionPrematurely'. A handshake that fails is reported as Millrace's @HandshakeFailed@, which
---   'Network.Wai.Handler.Warp.defaultOnException' does not print.
+-- * A client that leaves before its first byte is reported as 'Network.Wai.Handler.Warp.ConnectionClosedByPeer', and
+--   not as 'ClientClosedConnectionPrematurely'. A handshake that fails is reported as Millrace's @HandshakeFailed@,
+--   which 'Network.Wai.Handler.Warp.defaultOnException' does not print.
 -- * The fields of 'TLSSettings' that have no effect say so ("Network.Wai.Handler.WarpTLS.Internal").
 -- * There is no @attachConn@: a program that does handshakes with the package @tls@ can serve their connections by
 --   'Network.Wai.Handler.Warp.Internal.runSettingsConnectionMakerSecure'.
