@@ -8,7 +8,6 @@ module Millrace.Http.System
   ( inheritedDescriptors,
     descriptorLimit,
     SocketFile,
-    socketFileAt,
     ownSocketFile,
     removeSocketFile,
     whileFolderIsLocked,

@@ -8,7 +8,6 @@ module Millrace.Http.System
   ( inheritedDescriptors,
     descriptorLimit,
     SocketFile,
-    socketFileAt,
     ownSocketFile,
     removeSocketFile,
     whileFolderIsLocked,
@@ -31,11 +30,6 @@ descriptorLimit = return Nothing
 -- | Which file a Unix socket is.
 data SocketFile = SocketFile
   deriving (Eq)
-
--- | Always 'Nothing', because there is no way to find out. A server that does not start is better than a deleted file
--- of somebody else.
-socketFileAt :: FilePath -> IO (Maybe SocketFile)
-socketFileAt _ = return Nothing
 
 -- | The file of a socket that this process has just bound to a path.
 ownSocketFile :: FilePath -> IO (Maybe SocketFile)

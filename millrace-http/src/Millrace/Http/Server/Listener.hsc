@@ -37,13 +37,11 @@ where
 import Control.Concurrent (getNumCapabilities)
 import Control.Exception
   ( IOException,
-    bracket,
     bracketOnError,
     catch,
     mask_,
     onException,
     throwIO,
-    try,
     uninterruptibleMask_,
   )
 import Control.Monad (join, unless, void, when)
@@ -52,7 +50,7 @@ import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
 import Data.Streaming.Network.Internal (HostPreference (..))
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..), eADDRINUSE, eCONNREFUSED, throwErrnoIfMinus1)
+import Foreign.C.Error (throwErrnoIfMinus1)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
@@ -166,41 +164,25 @@ listenAt settings address name =
 ignore :: IOException -> IO ()
 ignore _ = return ()
 
--- | Binds and listens on a path. A socket that a server left there when it died is replaced; one that somebody listens
--- on is not, nor is any other file. Throws an @IOError@.
+-- | Binds and listens on a path. On Linux, a socket that a server left there when it died is replaced ('bind'); one that
+-- somebody listens on is not, nor is any other file. Throws an @IOError@.
 openUnixListener :: Settings -> FilePath -> IO Listener
 openUnixListener settings path =
   bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
     -- A socket that does not listen yet looks like one of a dead server, and of two servers that find one only one may
     -- replace it.
     own <- whileFolderIsLocked path $ do
-      try (bind listener name) >>= either (takeOver listener) return
+      bind listener (SockAddrUnix path)
       bound <- ownSocketFile path
       listen listener (settingsBacklog settings) `onException` mapM_ (`removeSocketFile` path) bound
       return bound
     Listener listener . RemovePath <$> once (mapM_ (`removeSocketFile` path) own `catch` ignore)
-  where
-    name = SockAddrUnix path
-    takeOver listener failure = do
-      found <- if hasErrno eADDRINUSE failure then socketFileAt path else return Nothing
-      isLeft <- maybe (return False) (const (isAbandoned name)) found
-      unless isLeft (throwIO failure)
-      mapM_ (`removeSocketFile` path) found
-      bind listener name
 
 -- An action that only does something the first time.
 once :: IO () -> IO (IO ())
 once action = do
   todo <- newIORef action
   return (join (atomicModifyIORef' todo (\next -> (return (), next))))
-
--- Of a socket's file. Connecting to any other file is refused, too (unix(7)).
-isAbandoned :: SockAddr -> IO Bool
-isAbandoned name = bracket (socket AF_UNIX Stream defaultProtocol) close $ \probe ->
-  either (hasErrno eCONNREFUSED) (const False) <$> try (connect probe name)
-
-hasErrno :: Errno -> IOException -> Bool
-hasErrno (Errno number) failure = ioe_errno failure == Just number
 
 -- | The listening sockets that the process was started with, as systemd passes them (sd_listen_fds(3)), for
 -- 'Network.Wai.Handler.Millrace.runSettingsListeners': none unless LISTEN_PID names this process, and none on Windows.

@@ -104,8 +104,8 @@ runSettingsListeners settings listeners application =
   runListeners settings listeners application `finally` mapM_ closeListener listeners
 
 -- | Serves an application on a Unix socket at a path. The path is removed when the shutdown begins, so that the next
--- server can start while this one still finishes its requests. Replaces a socket that a dead server has left (not on
--- Windows). Throws an @IOError@ if somebody listens on the socket, or if another kind of file has that path.
+-- server can start while this one still finishes its requests. Replaces a socket that a dead server has left (on
+-- Linux). Throws an @IOError@ if somebody listens on the socket, or if another kind of file has that path.
 runSettingsUnix :: Settings -> FilePath -> Application -> IO ()
 runSettingsUnix settings path application =
   bracket (openUnixListener settings path) closeListener $ \listener -> runListeners settings [listener] application
