@@ -106,9 +106,10 @@ spec = describe "HTTP/2" $ do
         last <$> within "the end" (eventsUntilEnd http2) `shouldReturn` Closed
   it "ends a connection also when its client sends something all the time" $
     withServer (setMaximumRequests (Just 1)) pong $ \port -> withHttp2 port $ \http2 -> do
-      (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+      only <- sendRequest http2 (get "/" []) ""
       withAsync (closing (forever (sendFrame http2 (pingFrame "12345678") >> threadDelay 50000))) $ \_ -> do
         rest <- within "the end" (eventsUntilEnd http2)
+        (answerStatus <$> awaitAnswer http2 only) `shouldReturn` Just 200
         [(stream, code) | GotGoAway stream code _ <- rest] `shouldBe` [(2147483647, NoError), (1, NoError)]
   it "gives a client its time to take what an application has written after a long pause" $ do
     let application _ respond = respond . responseStream status200 [] $ \write flush -> do

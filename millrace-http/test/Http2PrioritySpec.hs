@@ -1,5 +1,4 @@
 {-# LANGUAGE OverloadedStrings #-}
-{-# LANGUAGE TupleSections #-}
 
 -- | Which of several answers over HTTP/2 comes first (RFC 9218).
 module Http2PrioritySpec (spec) where

@@ -1,5 +1,4 @@
 {-# LANGUAGE OverloadedStrings #-}
-{-# LANGUAGE TupleSections #-}
 
 -- | Requests and answers over HTTP/2, as applications see them, over sockets and over memory.
 module Http2Spec (spec) where
