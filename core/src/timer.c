@@ -47,8 +47,11 @@ static unsigned level_of(uint64_t now_tick, uint64_t tick)
 static void set_occupied(mr_timer_wheel *wheel, unsigned level, unsigned slot, bool occupied)
 {
     uint64_t bit = UINT64_C(1) << slot % MR_WHEEL_TURN;
-    uint64_t *turn = &wheel->occupied[level][slot / MR_WHEEL_TURN];
+    uint64_t *turns = wheel->occupied[level], *turn = &turns[slot / MR_WHEEL_TURN];
     *turn = occupied ? *turn | bit : *turn & ~bit;
+    uint32_t level_bit = UINT32_C(1) << level;
+    wheel->occupied_levels =
+        turns[0] | turns[1] ? wheel->occupied_levels | level_bit : wheel->occupied_levels & ~level_bit;
 }
 
 /* The tick at which the wheel must fire a slot's timers, or empty the slot (see `cascade` below). */
@@ -72,10 +75,15 @@ static uint64_t tick_from_now(const mr_timer_wheel *wheel, uint64_t due_tick)
  * goes behind them: timers of one tick fire in the order in which they were armed. */
 static unsigned level_behind_others(const mr_timer_wheel *wheel, uint64_t tick)
 {
-    unsigned finest = level_of(wheel->now_tick, tick), level = MR_WHEEL_LEVELS - 1;
-    while (level > finest && !is_occupied(wheel, level, (unsigned)slot_number(tick, level) % MR_WHEEL_SLOTS))
-        level--;
-    return level;
+    unsigned finest = level_of(wheel->now_tick, tick);
+    uint32_t coarser = wheel->occupied_levels >> finest >> 1 << finest << 1;
+    while (coarser) {
+        unsigned level = 31u - (unsigned)__builtin_clz(coarser);
+        if (is_occupied(wheel, level, (unsigned)slot_number(tick, level) % MR_WHEEL_SLOTS))
+            return level;
+        coarser &= ~(UINT32_C(1) << level);
+    }
+    return finest;
 }
 
 /* Appends a timer to its slot of a level. */
@@ -313,9 +321,12 @@ static uint64_t check_slot(const mr_timer_wheel *wheel, unsigned level, unsigned
 uint64_t mr_timer_check(const mr_timer_wheel *wheel)
 {
     uint64_t count = 0;
-    for (unsigned level = 0; level < MR_WHEEL_LEVELS; level++)
+    for (unsigned level = 0; level < MR_WHEEL_LEVELS; level++) {
+        uint64_t before = count;
         for (unsigned slot = 0; slot < MR_WHEEL_SLOTS; slot++)
             count += check_slot(wheel, level, slot);
+        MR_CHECK((count > before) == (wheel->occupied_levels >> level & 1));
+    }
     MR_CHECK(count == wheel->armed);
     return count;
 }

@@ -47,6 +47,7 @@ typedef struct mr_timer_wheel {
     uint64_t armed;
     uint64_t watched_tick;                 /* see mr_timer_watch */
     uint64_t occupied[MR_WHEEL_LEVELS][2]; /* by turn, even or odd: bit i: slot i of that turn is not empty */
+    uint32_t occupied_levels;              /* bit i: level i is not empty */
     mr_timer *slots[MR_WHEEL_LEVELS][MR_WHEEL_SLOTS];
 } mr_timer_wheel;
 
