@@ -246,8 +246,8 @@ setOnClose :: (SockAddr -> IO ()) -> Settings -> Settings
 setOnClose value settings = settings {settingsOnClose = value}
 
 -- | Called when a connection of HTTP\/2 or HTTP\/3 ends because its client has gone beyond a limit: once for each
--- connection. 'setOnException' gets a 'Millrace.Http.Exception.ConnectionLimitExceeded' besides, at most once a second.
--- It must not wait. Default: nothing.
+-- connection. 'setOnException' gets a 'Network.Wai.Handler.Millrace.ConnectionLimitExceeded' besides, at most once a
+-- second. It must not wait. Default: nothing.
 --
 -- > setOnLimit (\limit client -> print (limit, client))
 setOnLimit :: (ConnectionLimit -> SockAddr -> IO ()) -> Settings -> Settings
