@@ -76,7 +76,7 @@ static uint64_t tick_from_now(const mr_timer_wheel *wheel, uint64_t due_tick)
 static unsigned level_behind_others(const mr_timer_wheel *wheel, uint64_t tick)
 {
     unsigned finest = level_of(wheel->now_tick, tick);
-    uint32_t coarser = wheel->occupied_levels >> finest >> 1 << finest << 1;
+    uint32_t coarser = wheel->occupied_levels & ~((UINT32_C(2) << finest) - 1);
     while (coarser) {
         unsigned level = 31u - (unsigned)__builtin_clz(coarser);
         if (is_occupied(wheel, level, (unsigned)slot_number(tick, level) % MR_WHEEL_SLOTS))

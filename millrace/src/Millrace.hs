@@ -1,5 +1,5 @@
 {-# LANGUAGE CPP #-}
--- elsewhere than on Linux, nothing is found by name
+-- On other systems than Linux, the module ByName exports nothing.
 {-# OPTIONS_GHC -Wno-dodgy-exports #-}
 
 -- | Millrace, in one import: sockets, receiving and sending, servers and clients by name, timers, deadlines.

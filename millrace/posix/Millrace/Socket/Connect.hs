@@ -68,7 +68,6 @@ import Foreign.C.Error
     eNETUNREACH,
     eNOTCONN,
     ePIPE,
-    eTIMEDOUT,
   )
 import GHC.Foreign (withCStringLen)
 import GHC.IO.Exception (IOException (ioe_errno))
@@ -226,7 +225,7 @@ isUsualEnd problem = case fromException problem of
   Just ended -> isDeadlineError ended || fmap Errno (ioe_errno ended) `elem` map Just ends
   Nothing -> False
   where
-    ends = [ePIPE, eCONNRESET, eCONNABORTED, eNOTCONN, eTIMEDOUT, eHOSTUNREACH, eNETUNREACH]
+    ends = [ePIPE, eCONNRESET, eCONNABORTED, eNOTCONN, eHOSTUNREACH, eNETUNREACH]
 
 -- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new thread.
 -- The connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then
