@@ -1,5 +1,4 @@
 {-# LANGUAGE CPP #-}
--- On other systems than Linux, the module ByName exports nothing.
 {-# OPTIONS_GHC -Wno-dodgy-exports #-}
 
 -- | Millrace, in one import: sockets, receiving and sending, servers and clients by name, timers, deadlines.
@@ -45,5 +44,6 @@ import Millrace.Wait
 import Millrace.Name as ByName (Query (..), host, passive)
 import Millrace.Socket.Connect as ByName
 #else
+-- Nothing is exported in its place.
 import Prelude as ByName ()
 #endif
