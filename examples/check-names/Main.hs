@@ -3,7 +3,7 @@
 module Main (main) where
 
 import Control.Concurrent.Async (mapConcurrently)
-import Control.Exception (IOException, catch, try)
+import Control.Exception (try)
 import Data.List (nub)
 import Millrace.Deadline
 import Millrace.Name
@@ -16,9 +16,9 @@ main = do
   mapConcurrently (check deadline) names >>= mapM_ putStrLn
 
 check :: Deadline -> String -> IO String
-check deadline name = (look `catch` late) >>= \text -> return (name ++ ": " ++ text)
+check deadline name = (++) (name ++ ": ") . either why found <$> try (lookUpBefore deadline (host name "0"))
   where
-    look = either (show . nameProblem) found <$> try (lookUpBefore deadline (host name "0"))
     found = unwords . nub . map (takeWhile (/= ':') . show . addrAddress)
-    late :: IOException -> IO String
-    late problem = return (if isDeadlineError problem then "no answer in time" else show problem)
+    why problem
+      | isDeadlineError problem = "no answer in time"
+      | otherwise = maybe (show problem) show (nameProblem problem)

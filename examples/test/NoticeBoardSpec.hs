@@ -1,15 +1,20 @@
+{-# LANGUAGE OverloadedStrings #-}
+
 -- | The server of the guide's page "A server of your own": lines, limits, refusals, and its end.
 module NoticeBoardSpec (noticeBoardSpec) where
 
 import Control.Concurrent (threadDelay)
 import Control.Exception (IOException, bracket, try)
-import Control.Monad (replicateM_, unless)
+import Control.Monad (unless)
+import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
 import Network.Socket
+import Network.Socket.ByteString (sendAll)
 import Support (connectWhenReady, stop)
 import System.Exit (ExitCode (..))
 import System.IO
 import System.Process
+import System.Timeout (timeout)
 import Test.Hspec
 import TestSupport.Folder (freePort)
 import TestSupport.Time (within)
@@ -44,10 +49,11 @@ noticeBoardSpec = describe "notice-board" $ do
         withClient port (\later -> hGetLine later `shouldReturn` "welcome")
 
   it "ends at a second SIGTERM, though a client takes no answers" . onBoard 5 300 $ \port board ->
-    withClient port $ \client -> do
-      replicateM_ 20 (hPutStrLn client (replicate 190 'x'))
-      -- Forty megabytes of answers.
-      replicateM_ 10000 (hPutStrLn client "read")
+    bracket (connectWhenReady port) close $ \client -> do
+      sendAll client (Char8.unlines (replicate 20 (Char8.replicate 190 'x')))
+      -- Each line gets four kilobytes. At last the board can send no more, and then it takes no more.
+      let fill = timeout 1000000 (sendAll client (Char8.concat (replicate 10000 "read\n"))) >>= mapM_ (const fill)
+      within 30 "a full connection" fill
       terminateProcess (process board)
       untilRefused port
       getProcessExitCode (process board) `shouldReturn` Nothing

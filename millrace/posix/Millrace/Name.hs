@@ -7,7 +7,8 @@
 -- >   found <- lookUpBefore deadline (host "example.org" "https")
 -- >   mapM_ (print . addrAddress) found
 --
--- Errors are 'NameError', which says what was looked up; a deadline that passes is an 'IOError' as everywhere
+-- Errors are 'IOError's that say what was looked up, of the type 'System.IO.Error.isDoesNotExistError' as those of
+-- network's @getAddrInfo@; 'nameProblem' says why. A deadline that passes is one as everywhere
 -- ('Millrace.Deadline.isDeadlineError'). Within "Millrace.Simulation" these functions are refused.
 --
 -- >>> import Millrace
@@ -33,13 +34,13 @@ module Millrace.Name
     lookUpIn,
 
     -- * Errors
-    NameError (..),
     Problem (..),
+    nameProblem,
   )
 where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar)
-import Control.Exception (Exception, throwIO)
+import Control.Exception (throwIO)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isAscii)
@@ -50,9 +51,11 @@ import Data.Ord (Down (..))
 import Data.Word (Word64, Word8)
 import Foreign.C.Error (Errno (..))
 import Foreign.C.String (peekCString)
+import Foreign.C.Types (CInt)
 import Foreign.ForeignPtr (mallocForeignPtrBytes, withForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, castPtr, plusPtr)
 import Foreign.Storable (peekByteOff)
+import GHC.IO.Exception (IOErrorType (NoSuchThing), IOException (..))
 import Millrace.Deadline (Deadline, monotonicNanoseconds, noDeadline)
 import Millrace.Internal.Constants.Names
 import Millrace.Internal.Errors (failure)
@@ -121,27 +124,32 @@ data Problem
     OtherProblem !Int
   deriving (Eq, Ord, Show)
 
--- | A look-up that has failed: what was looked up, and why.
-data NameError = NameError
-  { nameLookedUp :: !String,
-    nameProblem :: !Problem
-  }
-  deriving (Eq)
+-- | Why a look-up has failed, if the error is that of a look-up.
+--
+-- >>> import System.IO.Error (tryIOError)
+-- >>> either nameProblem (const Nothing) <$> tryIOError (lookUp (host "127.0.0.1" "no such service"))
+-- Just NoSuchService
+nameProblem :: IOError -> Maybe Problem
+nameProblem problem = case ioe_errno problem of
+  Just number | number >= firstCode -> Just (problemOf (fromIntegral (number - firstCode)))
+  _ -> Nothing
 
-instance Show NameError where
-  showsPrec _ (NameError name problem) =
-    showString "Millrace.Name: looking up " . showString name . showString ": " . showString text
-    where
-      text = case problem of
-        NoSuchName -> "there is no such name, or it has no address of this kind"
-        NoSuchService -> "the service is not known for this type of socket; give its port's number"
-        TemporaryFailure -> "no answer from the name servers now; try again later"
-        PermanentFailure -> "the name servers cannot answer"
-        NotSupported -> "this family, type or flag is not supported"
-        NotAscii -> "it has letters beyond ASCII, which must be converted first (IDNA, xn--...)"
-        OtherProblem code -> "getaddrinfo's error " ++ show code
+-- getaddrinfo's own codes overlap with those of the system, so they are moved beyond them.
+firstCode :: CInt
+firstCode = fromIntegral nameErrorBase
 
-instance Exception NameError
+nameError :: String -> String -> Problem -> CInt -> IOError
+nameError function described problem code =
+  IOError Nothing NoSuchThing function text (Just (firstCode + code)) (Just described)
+  where
+    text = case problem of
+      NoSuchName -> "there is no such name, or it has no address of this kind"
+      NoSuchService -> "the service is not known for this type of socket; give its port's number"
+      TemporaryFailure -> "no answer from the name servers now; try again later"
+      PermanentFailure -> "the name servers cannot answer"
+      NotSupported -> "this family, type or flag is not supported"
+      NotAscii -> "it has letters beyond ASCII, which must be converted first (IDNA, xn--...)"
+      OtherProblem number -> "getaddrinfo's error " ++ show number
 
 -- | Looks up the addresses of a name, in the order in which they should be tried (RFC 6724). There is at least one.
 -- Names beyond ASCII are refused ('NotAscii'). Interruptible.
@@ -151,10 +159,12 @@ lookUp = lookUpBefore noDeadline
 -- | 'lookUp' with a deadline.
 lookUpBefore :: Deadline -> Query -> IO [AddrInfo]
 lookUpBefore deadline query
-  | any ('\NUL' `elem`) [hostText, serviceText] = throwIO (NameError described NoSuchName)
-  | not (all isAscii (hostText ++ serviceText)) = throwIO (NameError described NotAscii)
-  | otherwise = runJobBefore deadline what >>= either (failed "Millrace.Name.lookUp" described) return
+  | any ('\NUL' `elem`) [hostText, serviceText] = refused NoSuchName (fromIntegral errorNoName)
+  | not (all isAscii (hostText ++ serviceText)) = refused NotAscii codeNotAscii
+  | otherwise = runJobBefore deadline what >>= either (failed function described) return
   where
+    function = "Millrace.Name.lookUp"
+    refused problem code = throwIO (nameError function described problem code)
     described = fromMaybe "this machine" (queryHost query) ++ maybe "" (':' :) (queryService query)
     hostText = fromMaybe "" (queryHost query)
     serviceText = fromMaybe "" (queryService query)
@@ -210,16 +220,21 @@ addresses count (Output memory bytes) = do
 -- The errors of getaddrinfo have other numbers than those of the system: they are beyond them.
 failed :: String -> String -> Errno -> IO a
 failed function described (Errno code)
-  | number >= nameErrorBase = throwIO (NameError described (problemOf (number - nameErrorBase)))
+  | code >= firstCode = throwIO (nameError function described (problemOf number) (code - firstCode))
   | otherwise = throwIO (failure function described (Errno code))
   where
-    number = fromIntegral code :: Int
+    number = fromIntegral (code - firstCode) :: Int
+
+-- No function of the system has this code.
+codeNotAscii :: CInt
+codeNotAscii = 10000
 
 problemOf :: Int -> Problem
 problemOf code = fromMaybe (OtherProblem code) (lookup code table)
   where
     table =
-      [ (errorNoName, NoSuchName),
+      [ (fromIntegral codeNotAscii, NotAscii),
+        (errorNoName, NoSuchName),
         (errorNoData, NoSuchName),
         (errorAddressFamily, NoSuchName),
         (errorService, NoSuchService),

@@ -47,7 +47,6 @@ import Foreign.C.Error (Errno (..), eADDRNOTAVAIL, eMFILE, eNFILE, eNOBUFS, eNOM
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline
 import Millrace.HttpClient.Http2 (Http2Problem (..), describeHttp2Problem)
-import Millrace.Name (NameError (..))
 import Millrace.Proxy.Body
 import Millrace.Proxy.Link
 import Millrace.Proxy.Problem
@@ -55,7 +54,6 @@ import Millrace.Proxy.RequestHead (BodyFraming (..), ContinueExpectation (..), p
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
 import Millrace.Proxy.Target
-import Millrace.Socket.Connect (ConnectError (..))
 import Millrace.Timer (timeout)
 import Millrace.Tls (CertificateProblem (..), TlsException (..), TlsProblem (..))
 import Network.HTTP.Types (RequestHeaders, ResponseHeaders, hServer, statusCode)
@@ -149,8 +147,6 @@ synchronously = tryJust (\failure -> if isAsynchronous failure then Nothing else
 reasonOf :: SomeException -> String
 reasonOf failure@(SomeException inner)
   | Just network <- fromException failure = inSentence (ioe_description network)
-  | Just unanswered <- fromException failure = withAddresses unanswered
-  | Just unknown <- fromException failure = without ("Millrace.Name: looking up " <> nameLookedUp unknown <> ": ")
   | Just insecure <- fromException failure = without (tlsConnection insecure <> ": ")
   | otherwise = text
   where
@@ -169,15 +165,6 @@ unconnected failure
       Just (CertificateRefused reason _) -> reason `elem` [UnknownAuthority, SelfSigned]
       _ -> False
 
--- The reason why there is no connection to any address of a name. If the addresses have different reasons, each is
--- named with its own.
-withAddresses :: ConnectError -> String
-withAddresses (ConnectError _ attempts) = case nub (map (inSentence . ioe_description . snd) attempts) of
-  [] -> "the name has no address"
-  [reason] -> reason
-  _ ->
-    intercalate "; " [show address <> ": " <> inSentence (ioe_description problem') | (address, problem') <- attempts]
-
 -- The system's texts begin with a capital letter. Those that begin with more of them are names.
 inSentence :: String -> String
 inSentence text = case text of
@@ -185,11 +172,8 @@ inSentence text = case text of
   _ -> text
 
 hasNothingLeft :: SomeException -> Bool
-hasNothingLeft failure = any (maybe False isShortage . ioe_errno) problems
+hasNothingLeft failure = maybe False isShortage (fromException failure >>= ioe_errno)
   where
-    problems =
-      maybeToList (fromException failure)
-        ++ maybe [] (\(ConnectError _ attempts) -> map snd attempts) (fromException failure)
     isShortage code = Errno code `elem` [eMFILE, eNFILE, eADDRNOTAVAIL, eNOBUFS, eNOMEM]
 
 -- | The cause to report for an exception that an open connection has thrown.

@@ -120,13 +120,12 @@ import Data.Streaming.Network
   )
 import qualified Data.Streaming.Network as Theirs
 import Data.Streaming.Network.Internal (AppData (..), AppDataUnix (..), ServerSettings (..))
-import Millrace.Name (NameError, Query (..), host)
+import Millrace.Name (Query (..), host)
 import Millrace.Socket
 import Millrace.Socket.Borrowed (borrowedSize)
 import Millrace.Socket.ByteString (recv, sendAll)
-import Millrace.Socket.Connect (ConnectError (..), connectTo)
+import Millrace.Socket.Connect (connectTo)
 import qualified Network.Socket as Network
-import System.IO.Error (doesNotExistErrorType, ioeSetErrorString, mkIOError)
 
 -- | A function that gets a connection, the peer's address, and this end's address if 'setNeedLocalAddr' asks for it.
 type ConnectionHandle = Socket -> SockAddr -> Maybe SockAddr -> IO ()
@@ -157,7 +156,7 @@ runTCPServerWithHandle settings handle = withListener $ \listener -> do
 
 -- | Connects, runs an action, and closes the connection. 'appLocalAddr' is 'Nothing', as in streaming-commons.
 runTCPClient :: ClientSettings -> (AppData -> IO a) -> IO a
-runTCPClient settings use = bracket (connectAny query) close $ \connection -> do
+runTCPClient settings use = bracket (connectTo query) close $ \connection -> do
   setSocketOption connection NoDelay 1
   peer <- getPeerName connection
   use (appData (getReadBufferSize settings) connection peer Nothing)
@@ -216,16 +215,3 @@ acceptOn theirs serve = bracket (duplicateNetworkSocket theirs) close $ \listene
       void
         (forkIOWithUnmask (\unmask -> unmask (serve connection peer) `finally` close connection))
         `onException` close connection
-
-connectAny :: Query -> IO Socket
-connectAny query = connectTo query `catches` [Handler ofAddresses, Handler ofName]
-  where
-    ofAddresses problem@(ConnectError _ attempts) = case reverse attempts of
-      (_, lastProblem) : _ -> throwIO lastProblem
-      [] -> throwIO problem
-    ofName problem =
-      throwIO
-        ( ioeSetErrorString
-            (mkIOError doesNotExistErrorType "Millrace.Streaming.Network.runTCPClient" Nothing Nothing)
-            (show (problem :: NameError))
-        )

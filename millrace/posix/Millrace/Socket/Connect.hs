@@ -23,7 +23,6 @@ module Millrace.Socket.Connect
   ( -- * Connecting
     connectTo,
     connectToBefore,
-    ConnectError (..),
 
     -- * Serving
     Server (..),
@@ -56,7 +55,7 @@ import Control.Exception
   )
 import Control.Monad (forM, forM_, unless, when)
 import Data.IORef
-import Data.List (partition)
+import Data.List (intercalate, nub, partition)
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
 import Foreign.C.Error
@@ -70,7 +69,7 @@ import Foreign.C.Error
     ePIPE,
   )
 import GHC.Foreign (withCStringLen)
-import GHC.IO.Exception (IOException (ioe_errno))
+import GHC.IO.Exception (IOException (ioe_description, ioe_errno))
 import Millrace.Deadline (Deadline, isDeadlineError, noDeadline)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Timer (withTimer)
@@ -80,24 +79,26 @@ import Millrace.Socket
 import qualified Millrace.Timer as Timer
 import System.Environment (getProgName)
 import System.IO (hGetEncoding, hPutBuf, mkTextEncoding, stderr)
-
--- | Connecting failed for all addresses of a name: the addresses, and why each attempt failed.
-data ConnectError = ConnectError !String [(SockAddr, IOError)]
-
-instance Show ConnectError where
-  showsPrec _ (ConnectError name attempts) =
-    showString ("Millrace.Socket.Connect.connectTo: no connection to " ++ name ++ ": ")
-      . showString
-        ( if null attempts
-            then "it has no address"
-            else foldr1 (\a b -> a ++ "; " ++ b) [show address ++ ": " ++ show problem | (address, problem) <- attempts]
-        )
-
-instance Exception ConnectError
+import System.IO.Error
+  ( doesNotExistErrorType,
+    ioeSetErrorString,
+    ioeSetFileName,
+    ioeSetLocation,
+    isFullError,
+    mkIOError,
+  )
 
 -- | Looks up a name and connects to the first of its addresses that answers (RFC 8305, happy eyeballs): addresses of
 -- both families alternate, and when one has not answered after a quarter of a second, the next one is tried at the same
 -- time. The other attempts are ended, and their sockets closed.
+--
+-- Throws an 'IOError', as network's @connect@ does, also when the look-up fails ('nameProblem'). If no address answers,
+-- it has the type and the code of the first attempt (or of one for which descriptors or memory had run out), and says
+-- for each address why.
+--
+-- >>> import System.IO.Error (isDoesNotExistError, tryIOError)
+-- >>> either isDoesNotExistError (const False) <$> tryIOError (connectTo (host "name.invalid" "80"))
+-- True
 connectTo :: Query -> IO Socket
 connectTo = connectToBefore noDeadline
 
@@ -138,7 +139,7 @@ firstToAnswer deadline name addresses = handOver close $ do
         modifyMVar_ threads (return . (thread :))
   winner <- race outcomes begin `onException` uninterruptibleMask_ end
   uninterruptibleMask_ end
-  either (throwIO . ConnectError name) return winner
+  either (throwIO . noConnection name) return winner
   where
     connected unmask info =
       bracketOnError (openSocket info) close $ \s -> s <$ unmask (connectBefore deadline s (addrAddress info))
@@ -164,6 +165,21 @@ firstToAnswer deadline name addresses = handOver close $ do
       | otherwise = do
         late <- Timer.registerDelay attemptDelayMicros
         atomically ((Just <$> readTQueue outcomes) `orElse` (readTVar late >>= check >> return Nothing))
+
+-- The addresses of a name, and why there is no connection to them.
+noConnection :: String -> [(SockAddr, IOError)] -> IOError
+noConnection name attempts =
+  foldr const nothing (filter isFullError problems ++ problems)
+    `ioeSetLocation` "Millrace.Socket.Connect.connectTo"
+    `ioeSetFileName` name
+    `ioeSetErrorString` text
+  where
+    problems = map snd attempts
+    nothing = mkIOError doesNotExistErrorType "" Nothing Nothing
+    text = case nub (map ioe_description problems) of
+      [] -> "the name has no address"
+      [reason] -> reason
+      _ -> intercalate "; " [show address ++ ": " ++ ioe_description problem | (address, problem) <- attempts]
 
 -- | How connections are served. 'defaultServer' has the defaults.
 data Server = Server
@@ -229,7 +245,7 @@ isUsualEnd problem = case fromException problem of
 
 -- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new thread.
 -- The connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then
--- it stops listening, and waits for the connections for the time of grace, or until it is interrupted again. Those that
+-- it takes those that are in the system's queue, while it has capacity for them, stops listening, and waits for the connections for the time of grace, or until it is interrupted again. Those that
 -- remain are interrupted, and it waits for their end, also if it is interrupted once more, but no longer than they may
 -- clean up. So it never returns, and ends by an exception.
 --
@@ -243,7 +259,9 @@ servingUntil :: TVar Bool -> Server -> Query -> (Socket -> IO ()) -> IO a
 servingUntil isHurried server query serve = bracket (listenOn server query) (mapM_ close) $ \listeners -> do
   mapM getSocketName listeners >>= serverReady server
   serving <- ServedConnections isHurried <$> newTVarIO Map.empty <*> newIORef False
-  acceptAll server listeners serving serve `finally` (mapM_ close listeners >> endGracefully server serving)
+  let begin = beginServing server serving serve
+      stopListening = mapM_ (acceptQueued server serving begin) listeners >> mapM_ close listeners
+  acceptAll server listeners serving begin `finally` (stopListening >> endGracefully server serving)
 
 -- Whether the time of grace is over; the connections of a server; and whether their threads have been interrupted.
 data ServedConnections = ServedConnections !(TVar Bool) !(TVar (Map.Map ThreadId Socket)) !(IORef Bool)
@@ -297,8 +315,8 @@ listenOn server query = do
       return s
 
 -- Accepts on all listeners, each in its own thread, until one of them fails.
-acceptAll :: Server -> [Socket] -> ServedConnections -> (Socket -> IO ()) -> IO a
-acceptAll server listeners (ServedConnections _ connections interrupted) serve = mask $ \restore -> do
+acceptAll :: Server -> [Socket] -> ServedConnections -> ((Socket, SockAddr) -> IO ()) -> IO a
+acceptAll server listeners (ServedConnections _ connections _) begin = mask $ \restore -> do
   failed <- newEmptyMVar
   threads <- forM listeners $ \listener ->
     forkIOWithUnmask (\unmask -> try (unmask (acceptOn listener)) >>= putMVar failed)
@@ -307,22 +325,40 @@ acceptAll server listeners (ServedConnections _ connections interrupted) serve =
   either (throwIO :: SomeException -> IO a) return outcome
   where
     acceptOn listener = do
-      atomically (readTVar connections >>= \now -> check (Map.size now < serverConnectionsMax server))
-      mask_ $ do
-        (connection, peer) <- accept listener
-        begun <- newEmptyMVar
-        thread <-
-          forkIOWithUnmask (\unmask -> (takeMVar begun >> handle unmask connection peer) `finally` leave connection)
-            `onException` uninterruptibleMask_ (close connection)
-        atomically (modifyTVar' connections (Map.insert thread connection))
-        putMVar begun ()
+      atomically (readTVar connections >>= check . hasCapacity server)
+      mask_ (accept listener >>= begin)
       acceptOn listener
+
+hasCapacity :: Server -> Map.Map ThreadId Socket -> Bool
+hasCapacity server connections = Map.size connections < serverConnectionsMax server
+
+-- Closing a listening socket resets what is in its queue, although these clients are connected.
+acceptQueued :: Server -> ServedConnections -> ((Socket, SockAddr) -> IO ()) -> Socket -> IO ()
+acceptQueued server (ServedConnections _ connections _) begin listener = go
+  where
+    go = do
+      canServe <- hasCapacity server <$> readTVarIO connections
+      found <- if canServe then try (acceptNow listener) else return (Right Nothing)
+      either ignore (mapM_ (\connection -> begin connection >> go)) found
+    ignore :: IOError -> IO ()
+    ignore _ = return ()
+
+-- Call it masked: the thread that it starts closes the connection.
+beginServing :: Server -> ServedConnections -> (Socket -> IO ()) -> (Socket, SockAddr) -> IO ()
+beginServing server (ServedConnections _ connections interrupted) serve (connection, peer) = do
+  begun <- newEmptyMVar
+  thread <-
+    forkIOWithUnmask (\unmask -> (takeMVar begun >> handle unmask) `finally` leave)
+      `onException` uninterruptibleMask_ (close connection)
+  atomically (modifyTVar' connections (Map.insert thread connection))
+  putMVar begun ()
+  where
     -- The type of an exception does not say who has thrown it: that of a linked thread is asynchronous, too.
-    handle unmask connection peer =
+    handle unmask =
       unmask (serve connection) `catch` \problem -> do
         wasInterrupted <- readIORef interrupted
         unless wasInterrupted (serverProblem server peer problem)
-    leave connection = uninterruptibleMask_ $ do
+    leave = uninterruptibleMask_ $ do
       close connection
       thread <- myThreadId
       atomically (modifyTVar' connections (Map.delete thread))

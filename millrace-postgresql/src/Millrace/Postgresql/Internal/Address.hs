@@ -4,7 +4,7 @@
 -- that.
 module Millrace.Postgresql.Internal.Address (Address, resolved, parameters) where
 
-import Control.Exception (IOException, bracket, fromException, throwIO, tryJust)
+import Control.Exception (bracket, throwIO, try)
 import Control.Monad (unless, zipWithM)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -19,7 +19,7 @@ import Foreign.Marshal.Alloc (alloca)
 import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, poke)
 import Millrace.Deadline (Deadline)
-import Millrace.Name (NameError, host, lookUpBefore)
+import Millrace.Name (host, lookUpBefore)
 import Millrace.Postgresql.Internal.Libpq
 import Millrace.Socket
 import Numeric (showHex)
@@ -56,14 +56,10 @@ resolved deadline text = do
   where
     addressesOf hosts ports = do
       (failures, found) <-
-        partitionEithers <$> zipWithM (\name -> tryJust ofHost . addressOf name) hosts (portsFor (length hosts) ports)
+        partitionEithers <$> zipWithM (\name -> try . addressOf name) hosts (portsFor (length hosts) ports)
       case (failures, concat found) of
-        (first : _, []) -> throwIO first
+        (first : _, []) -> throwIO (first :: IOError)
         (_, addresses) -> return addresses
-    ofHost problem
-      | Just _ <- fromException problem :: Maybe NameError = Just problem
-      | Just _ <- fromException problem :: Maybe IOException = Just problem
-      | otherwise = Nothing
     portsFor count [one] = replicate count one
     portsFor _ several = several ++ repeat ""
     addressOf name port

@@ -82,8 +82,8 @@ data Condition
 
 -- | Connects until a deadline. The string has libpq's form, a URI (@postgres:\/\/user:password\@host:port\/database@) or
 -- words (@host=... dbname=...@); parameters that it leaves out come from the environment (@PGHOST@ ...) as in all
--- programs with libpq. Several hosts are tried in turn. Throws 'NotConnected', 'Millrace.Name.NameError', and an
--- 'IOError' when the deadline passes.
+-- programs with libpq. Several hosts are tried in turn. Throws 'NotConnected', and an 'IOError' when a
+-- look-up fails or the deadline passes.
 --
 -- > deadline <- deadlineAfter 2000000
 -- > connection <- connectBefore deadline "postgres://shop@db.example:5432/shop"
