@@ -8,7 +8,7 @@ int mrh_knows_layout(void)
     return mrh_layout_is_trusted();
 }
 
-#if MRH_LAYOUT_IS_TESTED
+#if MRH_LAYOUT_IS_KNOWN
 
 /* GHC computes these when it is built. Its two headers define a few macros differently: hence the order. */
 #include <DerivedConstants.h>

@@ -24,7 +24,7 @@ extern _Atomic mrh_trust mrh_layout_trust;
 
 static inline bool mrh_layout_is_trusted(void)
 {
-    return MRH_LAYOUT_IS_TESTED && atomic_load_explicit(&mrh_layout_trust, memory_order_relaxed) == MRH_TRUSTED;
+    return MRH_LAYOUT_IS_KNOWN && atomic_load_explicit(&mrh_layout_trust, memory_order_relaxed) == MRH_TRUSTED;
 }
 
 /* mrh_layout_is_trusted for Haskell. */

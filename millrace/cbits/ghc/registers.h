@@ -1,7 +1,7 @@
 /*
  * registers.h: the registers of the capability that runs this call, which compiled Haskell code uses.
  *
- * In GHC 9.0 to 9.14 every capability begins as CapabilityPublic does. Include this only if MRH_LAYOUT_IS_TESTED.
+ * In GHC 9.0 to 9.14 every capability begins as CapabilityPublic does. Include this only if MRH_LAYOUT_IS_KNOWN.
  */
 #ifndef MILLRACE_GHC_REGISTERS_H
 #define MILLRACE_GHC_REGISTERS_H

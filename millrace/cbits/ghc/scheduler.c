@@ -4,12 +4,13 @@
 #include "layout.h"
 
 /* There are simulations on POSIX only. */
-#if MRH_LAYOUT_IS_TESTED && !defined _WIN32
+#if MRH_LAYOUT_IS_KNOWN && !defined _WIN32
 
 #include <DerivedConstants.h>
 
 /* Since GHC 8.0, rts/Capability.h has in this order, a word each: the length of the run queue, `suspended_ccalls`, the
- * number of these, `mut_lists`. From 9.10 on there is a constant for the first offset. */
+ * number of these, `mut_lists`. From 9.10 on there is a constant for the first offset. The other one is private:
+ * scripts/lint/layout compares it with GHC's sources. */
 enum {
     RUN_QUEUE_LENGTH = OFFSET_Capability_mut_lists - 3 * 8,
     SUSPENDED_CALLS = OFFSET_Capability_mut_lists - 8,

@@ -3,7 +3,7 @@
 
 #include "layout.h"
 
-#if MRH_LAYOUT_IS_TESTED
+#if MRH_LAYOUT_IS_KNOWN
 
 #include <stdbool.h>
 
