@@ -12,7 +12,7 @@ import Millrace.Socket (AddrInfo (..))
 main :: IO ()
 main = do
   names <- lines <$> getContents
-  deadline <- deadlineAfter 5000000
+  deadline <- deadlineAfter (seconds 5)
   mapConcurrently (check deadline) names >>= mapM_ putStrLn
 
 check :: Deadline -> String -> IO String

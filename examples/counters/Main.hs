@@ -3,13 +3,14 @@ module Main (main) where
 
 import Control.Concurrent (forkIO, newEmptyMVar, putMVar, takeMVar)
 import Control.Monad (replicateM_)
+import Millrace.Duration (milliseconds)
 import Millrace.Manager
-import Millrace.Timer (threadDelay)
+import Millrace.Timer (sleep)
 
 main :: IO ()
 main = do
   woken <- newEmptyMVar
-  replicateM_ 1000 (forkIO (threadDelay 1000 >> putMVar woken ()))
+  replicateM_ 1000 (forkIO (sleep (milliseconds 1) >> putMVar woken ()))
   replicateM_ 1000 (takeMVar woken)
   backend <- chosenBackend
   putStrLn ("backend: " <> backendName backend)

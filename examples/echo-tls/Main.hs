@@ -5,7 +5,7 @@ import Control.Concurrent (forkIO)
 import Control.Exception (bracket, displayException, finally, handle)
 import Control.Monad (forever, unless, void)
 import qualified Data.ByteString as ByteString
-import Millrace.Deadline (deadlineAfter)
+import Millrace.Deadline (deadlineAfter, seconds)
 import Millrace.Socket hiding (close)
 import qualified Millrace.Socket as Socket
 import Millrace.Tls
@@ -27,7 +27,7 @@ main = do
 serve :: ServerContext -> Socket -> IO ()
 serve context peer = do
   -- A client may never say anything: ten seconds for the handshake.
-  deadline <- deadlineAfter 10000000
+  deadline <- deadlineAfter (seconds 10)
   bracket (serverHandshakeBefore deadline context peer) close echo
 
 echo :: Connection -> IO ()

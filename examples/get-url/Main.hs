@@ -3,7 +3,7 @@
 module Main (main) where
 
 import qualified Data.ByteString as ByteString
-import Millrace.Deadline (microseconds)
+import Millrace.Deadline (seconds)
 import Millrace.Tls (ClientSettings (..), Pem (..), Verification (..), clientSettings, trustIn)
 import Network.HTTP.Client
 import Network.HTTP.Client.Millrace
@@ -23,7 +23,7 @@ settingsWith anchors =
     { tlsSettings = case anchors of
         [] -> clientSettings
         file : _ -> clientSettings {clientVerification = Verify (trustIn (PemFile file))},
-      limits = defaultLimits {connectLimit = microseconds 5000000, receiveLimit = microseconds 20000000}
+      limits = defaultLimits {connectLimit = seconds 5, receiveLimit = seconds 20}
     }
 
 printAll :: BodyReader -> IO ()

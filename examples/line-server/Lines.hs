@@ -7,7 +7,7 @@ import Control.Monad (unless)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (toUpper)
-import Millrace.Deadline (deadlineAfter)
+import Millrace.Deadline (deadlineAfter, seconds)
 import Millrace.Socket (Socket, setReadDeadline)
 import Millrace.Socket.ByteString (recv, sendAll)
 
@@ -16,7 +16,7 @@ serve :: Socket -> IO ()
 serve client = go ""
   where
     go rest = do
-      deadlineAfter 10000000 >>= setReadDeadline client
+      deadlineAfter (seconds 10) >>= setReadDeadline client
       found <- receiveLine client rest
       case found of
         Nothing -> pure ()

@@ -21,18 +21,18 @@ data Board = Board
   { notices :: TVar [ByteString], -- the latest one first
     freeSeats :: TVar Int,
     isEnding :: TVar Bool,
-    lineMicros :: Int
+    lineTime :: Duration
   }
 
 main :: IO ()
 main = do
   mapM_ (`hSetBuffering` LineBuffering) [stdout, stderr]
-  [port, clients, seconds] <- getArgs
-  board <- Board <$> newTVarIO [] <*> newTVarIO (read clients) <*> newTVarIO False <*> pure (read seconds * 1000000)
+  [port, clients, lineSeconds] <- getArgs
+  board <- Board <$> newTVarIO [] <*> newTVarIO (read clients) <*> newTVarIO False <*> pure (seconds (read lineSeconds))
   let server =
         defaultServer
           { serverConnectionsMax = read clients + 100, -- a hundred more can be told that the board is full
-            serverGraceMicros = 30000000,
+            serverGrace = seconds 30,
             serverSharesPort = True, -- so that the next version can start beside this one
             serverReady = \_ -> putStrLn "ready",
             serverProblem = logProblem
@@ -71,7 +71,7 @@ talk board client = withAsync (untilEnding board >> shutdown client ShutdownRece
   answerAll (inTime next)
   where
     inTime next = do
-      deadlineAfter (lineMicros board) >>= setReadDeadline client
+      deadlineAfter (lineTime board) >>= setReadDeadline client
       next `catch` \problem -> mapM_ (say board client) (complaint problem) >> throwIO problem
     answerAll next = do
       found <- next
@@ -92,7 +92,7 @@ complaint problem
 
 say :: Board -> Socket -> ByteString -> IO ()
 say board client text = do
-  deadlineAfter (lineMicros board) >>= setWriteDeadline client
+  deadlineAfter (lineTime board) >>= setWriteDeadline client
   sendAll client (text <> "\n")
 
 -- The copy keeps a notice, and not all that was received together with it.

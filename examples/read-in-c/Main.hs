@@ -5,7 +5,7 @@ import Foreign.C.Error (eTIMEDOUT, getErrno)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (FunPtr, Ptr)
-import Millrace.Deadline (deadlineAfter)
+import Millrace.Deadline (deadlineAfter, milliseconds)
 import Millrace.Foreign (CallOptions (..), defaultCall, fiberCallWith)
 import System.Posix.IO (createPipe)
 import System.Posix.Types (CSsize (..), Fd (..))
@@ -15,7 +15,7 @@ foreign import ccall "&read" c_read :: FunPtr (CInt -> Ptr () -> CSize -> IO CSs
 main :: IO ()
 main = do
   (Fd readEnd, _writeEnd) <- createPipe
-  deadline <- deadlineAfter 100000
+  deadline <- deadlineAfter (milliseconds 100)
   allocaBytes 100 $ \buffer -> do
     count <- fiberCallWith defaultCall {callDeadline = deadline} c_read readEnd buffer 100
     errno <- getErrno

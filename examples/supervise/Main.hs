@@ -4,9 +4,10 @@ module Main (main) where
 
 import Control.Concurrent.Async (race)
 import Control.Monad (unless)
+import Millrace.Duration
 import Millrace.Process
 import Millrace.Signal
-import Millrace.Timer (threadDelay)
+import Millrace.Timer (sleep)
 import System.Environment (getArgs)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 
@@ -15,13 +16,13 @@ main = do
   hSetBuffering stdout LineBuffering
   program : arguments <- getArgs
   withSignals [Terminate, Interrupt] $ \signals -> do
-    ending <- race (superviseFrom 100000 (command program arguments)) (nextSignal signals)
+    ending <- race (superviseFrom (milliseconds 100) (command program arguments)) (nextSignal signals)
     putStrLn ("ending: " ++ either (\() -> "succeeded") show ending)
 
-superviseFrom :: Int -> Command -> IO ()
-superviseFrom pauseMicros what = do
+superviseFrom :: Duration -> Command -> IO ()
+superviseFrom pause what = do
   exit <- withProcess what waitProcess
   unless (exit == Exited 0) $ do
-    putStrLn ("it ended: " ++ show exit ++ "; again in " ++ show (pauseMicros `div` 1000) ++ " ms")
-    threadDelay pauseMicros
-    superviseFrom (min 60000000 (pauseMicros * 2)) what
+    putStrLn ("it ended: " ++ show exit ++ "; again in " ++ show pause)
+    sleep pause
+    superviseFrom (min (minutes 1) (pause <> pause)) what

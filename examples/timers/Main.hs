@@ -3,15 +3,16 @@ module Main (main) where
 
 import Control.Concurrent (forkIO, newEmptyMVar, putMVar, takeMVar)
 import Control.Monad (replicateM_)
+import Millrace.Duration
 import Millrace.Timer
 
 main :: IO ()
 main = do
   woken <- newEmptyMVar
-  replicateM_ 100000 (forkIO (threadDelay 1000 >> putMVar woken ()))
+  replicateM_ 100000 (forkIO (sleep (milliseconds 1) >> putMVar woken ()))
   replicateM_ 100000 (takeMVar woken)
 
-  timeout 10000 (threadDelay 60000000) >>= print
+  timeoutAfter (milliseconds 10) (sleep (minutes 1)) >>= print
 
   manager <- getSystemTimerManager
   fired <- newEmptyMVar

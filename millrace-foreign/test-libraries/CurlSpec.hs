@@ -56,7 +56,7 @@ spec = beforeAll_ (void (c_global_init globalDefault)) $
     it "downloads 200 files at once" $
       withFewThreads 4 $ \threadsAreFew -> do
         url <- setting "MILLRACE_TEST_SLOW_URL"
-        (files, duration) <- seconds $ do
+        (files, duration) <- measured $ do
           jobs <- replicateM 200 (start (download url (return . ByteString.length)))
           pause 200000
           threadsAreFew

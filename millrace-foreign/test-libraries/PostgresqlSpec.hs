@@ -51,7 +51,7 @@ spec = describe "libpq" $ do
   -- One after the other they would take 50 s. Four helpers read the files that libpq 18 looks at when it connects.
   it "has 500 queries answered over a pool of 50 connections" $
     withFewThreads (4 + 4) $ \threadsAreFew -> do
-      (answers, duration) <- withPool 50 $ \pool -> seconds $ do
+      (answers, duration) <- withPool 50 $ \pool -> measured $ do
         jobs <- forM [1 .. 500 :: Int] $ \number -> start $
           bracket (readChan pool) (writeChan pool) $ \connection ->
             query connection ("SELECT " ++ show number ++ " FROM pg_sleep(0.1)")
@@ -72,7 +72,7 @@ spec = describe "libpq" $ do
       query connection "SELECT 42" `shouldReturn` "42"
   it "returns from a query with an error when a deadline passes" $
     withConnection $ \connection -> do
-      deadline <- deadlineAfter 300000
+      deadline <- deadlineAfter (milliseconds 300)
       problem <- within 20 "the query" (try (queryWith patient {callDeadline = deadline} connection longQuery))
       either (\e -> show (e :: IOException)) id problem `shouldSatisfy` isInfixOf "timed out"
       fiberCall c_reset connection

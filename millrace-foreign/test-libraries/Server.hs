@@ -2,7 +2,7 @@
 module Server
   ( setting,
     withFewThreads,
-    seconds,
+    measured,
   )
 where
 
@@ -26,8 +26,8 @@ osThreads :: IO Int
 osThreads = listDirectory "/proc/self/task" >>= evaluate . length
 
 -- | How long an action takes.
-seconds :: IO a -> IO (a, Double)
-seconds action = do
+measured :: IO a -> IO (a, Double)
+measured action = do
   begin <- getMonotonicTime
   result <- action
   end <- getMonotonicTime

@@ -91,7 +91,7 @@ deadlines = describe "a deadline" $ do
   it "ends the wait with ETIMEDOUT, and the call with its result" $
     withPipe $ \input _ -> withNote $ \note -> do
       begin <- getMonotonicTime
-      deadline <- deadlineAfter 50000
+      deadline <- deadlineAfter (milliseconds 50)
       within 10 "the call" (fiberCallWith defaultCall {callDeadline = deadline} c_read_noting input nullPtr 1 note)
         `shouldReturn` (-1)
       problem <- peek note
@@ -100,13 +100,13 @@ deadlines = describe "a deadline" $ do
       end - begin `shouldSatisfy` (>= 0.05)
   it "that has passed ends the first wait" $
     withPipe $ \input _ -> withNote $ \note -> do
-      deadline <- deadlineAfter (-1000)
+      deadline <- deadlineAfter (microseconds (-1000))
       within 10 "the call" (fiberCallWith defaultCall {callDeadline = deadline} c_read_noting input nullPtr 1 note)
         `shouldReturn` (-1)
       peek note `shouldReturn` code eTIMEDOUT
   it "becomes an IOError of that errno" $
     withPipe $ \input _ -> do
-      deadline <- deadlineAfter 20000
+      deadline <- deadlineAfter (milliseconds 20)
       outcome <-
         try (throwErrnoIfMinus1 "read" (fiberCallWith defaultCall {callDeadline = deadline} c_read input nullPtr 1))
       either isDeadlineError (const False) outcome `shouldBe` True
@@ -114,12 +114,12 @@ deadlines = describe "a deadline" $ do
     withPipe $ \input output -> do
       replicateM_ 300 $
         allocaBytes 1 $ \buffer -> do
-          deadline <- deadlineAfter 300
+          deadline <- deadlineAfter (microseconds 300)
           writer <- start (pause 250 >> feed output 1)
           count <- fiberCallWith defaultCall {callDeadline = deadline} c_read input buffer 1
           finish writer
           unless (count == 1) $ void (fiberCall c_read input buffer 1)
-      deadline <- deadlineAfter 10000000
+      deadline <- deadlineAfter (seconds 10)
       feed output 1
       allocaBytes 1 (fiberCallWith defaultCall {callDeadline = deadline} c_read input `flip` 1) `shouldReturn` 1
 

@@ -43,7 +43,7 @@ spec = do
     withFullQueue $ \port -> do
       (opened, record) <- recorder
       manager <-
-        managerWith defaultSettings {limits = defaultLimits {connectLimit = microseconds 100000}, onSocket = record}
+        managerWith defaultSettings {limits = defaultLimits {connectLimit = milliseconds 100}, onSocket = record}
       outcome <- try (get manager ("http://127.0.0.1:" ++ show port))
       networkProblemOf outcome `shouldSatisfy` maybe False isDeadlineError
       allClosed opened 1
@@ -92,7 +92,7 @@ spec = do
     it "gives up at the deadline" $
       withFullQueue $ \full -> do
         (opened, record) <- recorder
-        deadline <- deadlineAfter 400000
+        deadline <- deadlineAfter (milliseconds 400)
         outcome <- try (within 10 "connecting" (connectFirst record deadline [at full, at full, at full]))
         either isDeadlineError (const False) outcome `shouldBe` True
         allClosed opened 2
@@ -152,7 +152,7 @@ withFullQueue use = bracket (socket AF_INET Stream defaultProtocol) close $ \lis
   port <- fromIntegral <$> socketPort listener
   let fill opened = do
         one <- socket AF_INET Stream defaultProtocol
-        deadline <- deadlineAfter 200000
+        deadline <- deadlineAfter (milliseconds 200)
         outcome <- try (connectBefore deadline one (addrAddress (at port)))
         case outcome of
           Right () -> fill (one : opened)

@@ -130,7 +130,7 @@ spec = do
     it "a request is not sent again after a deadline" $ do
       requests <- newIORef (0 :: Int)
       withServer (silentLater requests) $ \port -> do
-        manager <- managerWith defaultSettings {limits = defaultLimits {receiveLimit = microseconds 300000}}
+        manager <- managerWith defaultSettings {limits = defaultLimits {receiveLimit = milliseconds 300}}
         let url = "http://127.0.0.1:" ++ show port
         get manager url `shouldReturn` "first"
         outcome <- try (get manager url)
@@ -157,12 +157,12 @@ spec = do
         )
         $ \port ->
           do
-            manager <- managerWith defaultSettings {limits = defaultLimits {receiveLimit = microseconds 200000}}
+            manager <- managerWith defaultSettings {limits = defaultLimits {receiveLimit = milliseconds 200}}
             outcome <- try (get manager ("http://127.0.0.1:" ++ show port))
             networkProblemOf outcome `shouldSatisfy` maybe False isDeadlineError
     it "is the limit, for a server that does not receive" $
       withServer (\_ _ -> newEmptyMVar >>= takeMVar) $ \port -> do
-        manager <- managerWith defaultSettings {limits = defaultLimits {sendLimit = microseconds 200000}}
+        manager <- managerWith defaultSettings {limits = defaultLimits {sendLimit = milliseconds 200}}
         request <- parseRequest ("http://127.0.0.1:" ++ show port)
         outcome <-
           try

@@ -29,7 +29,7 @@ import Data.IORef
 import Data.List (isInfixOf)
 import Data.Maybe (isJust, isNothing)
 import InterfaceSupport
-import Millrace.Deadline (deadlineAfter)
+import Millrace.Deadline (deadlineAfter, seconds)
 import qualified Millrace.Socket as Millrace
 import Millrace.Socket.ByteString (recvBefore)
 import Network.HTTP.Types
@@ -215,7 +215,7 @@ spec = do
               (\(one, other) -> mapM_ Millrace.close [one, other])
               $ \(one, _) ->
                 do
-                  deadlineAfter 0 >>= \now -> recvBefore now one 1
+                  deadlineAfter (seconds 0) >>= \now -> recvBefore now one 1
           )
       let upstream = either (toException :: IOException -> SomeException) (error . show) expired
       displayed <-

@@ -92,7 +92,7 @@ spec server = describe "connections" $ do
       bind silent (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
       listen silent 5
       port <- socketPort silent
-      soon <- deadlineAfter 100000
+      soon <- deadlineAfter (milliseconds 100)
       problem <-
         within
           20
@@ -102,7 +102,7 @@ spec server = describe "connections" $ do
   it "end at a deadline, and the server gives the statement up" $
     withConnectionTo server $ \watcher -> do
       connection <- connect (serverAddress server)
-      soon <- deadlineAfter 100000
+      soon <- deadlineAfter (milliseconds 100)
       problem <-
         within
           20
@@ -125,7 +125,7 @@ spec server = describe "connections" $ do
   it "end at a deadline while an answer arrives, however fast" $ do
     connection <- connect (serverAddress server)
     let wide = statement "SELECT repeat('x', 100000) FROM generate_series(1, 3000)" column :: Statement ByteString
-    soon <- deadlineAfter 30000
+    soon <- deadlineAfter (milliseconds 30)
     problem <- failsWith (query (untilDeadline soon connection) wide [])
     isDeadlineError problem `shouldBe` True
     close connection
@@ -134,11 +134,11 @@ spec server = describe "connections" $ do
       first <- start (query connection late [value (1 :: Int), value (2 :: Double)])
       busy <- becomesTrue 20000 ((== Nothing) <$> Timer.timeout 20000 (isReusable connection))
       busy `shouldBe` True
-      soon <- deadlineAfter 100000
+      soon <- deadlineAfter (milliseconds 100)
       problem <- failsWith (query (untilDeadline soon connection) number [value (2 :: Int)])
       isDeadlineError problem `shouldBe` True
       finish first `shouldReturn` [1]
-      later <- deadlineAfter 20000000
+      later <- deadlineAfter (seconds 20)
       query (untilDeadline later connection) number [value (3 :: Int)] `shouldReturn` [3]
   it "of a pool never mix up answers, at whatever moment threads are killed" $
     withPool (postgresqlPool (serverAddress server)) {poolLimit = 6} $ \pool -> do
@@ -165,7 +165,7 @@ spec server = describe "connections" $ do
       withResource pool (\connection -> query connection number [value (1 :: Int)]) `shouldReturn` [1]
       statusMade <$> poolStatus pool `shouldReturn` 2
   it "are waited for until a deadline when all are in use" $
-    withPool (postgresqlPool (serverLocal server)) {poolLimit = 2, poolWait = 100000} $ \pool -> do
+    withPool (postgresqlPool (serverLocal server)) {poolLimit = 2, poolWait = milliseconds 100} $ \pool -> do
       busy <-
         replicateM
           2
@@ -177,7 +177,7 @@ spec server = describe "connections" $ do
       within 20 "the others" (mapM finish busy) `shouldReturn` [[5], [5]]
   it "are made anew when the server has ended an idle one" $
     withConnectionTo server $ \other ->
-      withPool (postgresqlPool (serverAddress server)) {poolLimit = 1, poolUnchecked = 0} $ \pool -> do
+      withPool (postgresqlPool (serverAddress server)) {poolLimit = 1, poolUnchecked = seconds 0} $ \pool -> do
         let backend =
               withResource pool (\connection -> query connection (statement "SELECT pg_backend_pid()" column) []) ::
                 IO [Int32]
@@ -190,7 +190,7 @@ spec server = describe "connections" $ do
         second <- backend
         second `shouldNotBe` first
   it "are made anew after a restart of the server" $
-    withPool (postgresqlPool (serverAddress server)) {poolLimit = 3, poolUnchecked = 0} $ \pool -> do
+    withPool (postgresqlPool (serverAddress server)) {poolLimit = 3, poolUnchecked = seconds 0} $ \pool -> do
       let ask n = withResource pool (\connection -> query connection number [value (n :: Int)])
       ask 1 `shouldReturn` [1]
       waiting <-

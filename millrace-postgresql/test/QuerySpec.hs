@@ -9,7 +9,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.Text (Text)
 import qualified Data.Text as Text
-import Millrace.Deadline (deadlineAfter)
+import Millrace.Deadline (deadlineAfter, milliseconds)
 import Millrace.Postgresql
 import Millrace.Timer (threadDelay)
 import Server
@@ -115,7 +115,7 @@ spec server = describe "statements" . around (withConnectionTo server) $ do
       all' `shouldReturn` [1, 2]
       isReusable connection `shouldReturn` True
     it "that cannot be undone in time end with the exception of their action" $ \connection -> do
-      soon <- deadlineAfter 50000
+      soon <- deadlineAfter (milliseconds 50)
       failsWith (transaction (untilDeadline soon connection) (threadDelay 100000 >> throwIO Overflow))
         `shouldReturn` Overflow
       isReusable connection `shouldReturn` False

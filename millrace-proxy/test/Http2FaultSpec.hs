@@ -10,7 +10,7 @@ import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Frames
-import Millrace.Deadline (microseconds)
+import Millrace.Deadline (milliseconds)
 import Millrace.Proxy
 import Millrace.Socket.ByteString (recv, sendAll)
 import Network.Wai.Handler.Millrace (withApplication)
@@ -58,7 +58,7 @@ spec = do
     withTarget
       (\_ peer -> opening peer >> requestOn peer >>= \stream -> awaitReset stream peer >> putMVar cancelled ())
       $ \target ->
-        withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 200000}} [speaking target] $ \port -> do
+        withFront quiet {limits = defaultLimits {firstByteLimit = milliseconds 200}} [speaking target] $ \port -> do
           (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "504"
           within 20 "the reset" (takeMVar cancelled)
   it "cancels when the client leaves" $ do

@@ -12,7 +12,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import Frames
-import Millrace.Deadline (microseconds)
+import Millrace.Deadline (milliseconds)
 import Millrace.Proxy
 import Millrace.Socket (Socket)
 import Millrace.Socket.ByteString (sendAll)
@@ -197,7 +197,7 @@ spec = do
       withTarget slow $ \target -> withFront impatient [speaking target] $ \port ->
         bodyOf <$> ask port (requestWith "") `shouldReturn` "slow"
   where
-    impatient = quiet {limits = defaultLimits {silentMicros = 50000, connectLimit = microseconds 300000}}
+    impatient = quiet {limits = defaultLimits {silentMicros = 50000, connectLimit = milliseconds 300}}
     withStates targets use =
       withWatchedProxy quiet targets $ \proxy states -> withApplication (return proxy) (use states)
 

@@ -10,7 +10,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import Data.Maybe (isJust)
-import Millrace.Deadline (microseconds)
+import Millrace.Deadline (milliseconds)
 import Millrace.Proxy
 import Millrace.Socket (ShutdownCmd (..), close, shutdown)
 import Millrace.Socket.ByteString (recv, sendAll)
@@ -66,11 +66,11 @@ spec = do
   describe "a limit" $ do
     it "is for the first byte" $
       withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
-        withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 20000}} [target] $ \port ->
+        withFront quiet {limits = defaultLimits {firstByteLimit = milliseconds 20}} [target] $ \port ->
           statusOf <$> ask port closingRequest `shouldReturn` "504"
     it "is for the first byte, with the client watched" $
       withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
-        withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 200000}} [target] $ \port ->
+        withFront quiet {limits = defaultLimits {firstByteLimit = milliseconds 200}} [target] $ \port ->
           statusOf <$> ask port closingRequest `shouldReturn` "504"
     it "is for more of the response, which is then cut off" $
       withTarget
@@ -78,11 +78,11 @@ spec = do
             receiveHead peer >> sendAll peer "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf" >> void (recv peer 10)
         )
         $ \target ->
-          withFront quiet {limits = defaultLimits {betweenBytesLimit = microseconds 100000}} [target] $ \port ->
+          withFront quiet {limits = defaultLimits {betweenBytesLimit = milliseconds 100}} [target] $ \port ->
             bodyOf <$> ask port closingRequest `shouldReturn` "half"
     it "is for all of it" $
       withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
-        withFront quiet {limits = defaultLimits {wholeLimit = microseconds 100000}} [target] $ \port ->
+        withFront quiet {limits = defaultLimits {wholeLimit = milliseconds 100}} [target] $ \port ->
           statusOf <$> ask port closingRequest `shouldReturn` "504"
     it "is not for a target that nobody listens on" $ do
       gone <- withTarget (\_ _ -> return ()) return

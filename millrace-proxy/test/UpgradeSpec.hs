@@ -11,7 +11,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (toLower)
 import Frames (frame, literal)
-import Millrace.Deadline (microseconds)
+import Millrace.Deadline (milliseconds)
 import Millrace.Proxy
 import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
 import Millrace.Socket.ByteString (recv, sendAll)
@@ -69,7 +69,7 @@ spec = do
                 within 20 "what the server is told" (takeMVar told) `shouldReturn` Just ClientLeft
   it "ends a silent tunnel if there is a limit" $
     withTarget (echoing "") $ \target ->
-      withFront quiet {limits = defaultLimits {tunnelLimit = microseconds 100000}} [target] $ \port ->
+      withFront quiet {limits = defaultLimits {tunnelLimit = milliseconds 100}} [target] $ \port ->
         withClient port $ \client -> do
           sendAll client (asking "websocket")
           _ <- receiveUntil "\r\n\r\n" client

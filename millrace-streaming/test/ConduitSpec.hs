@@ -16,7 +16,7 @@ import qualified Data.Conduit.Network as Extra
 import Data.IORef
 import Data.List (sort)
 import Data.Word (Word8)
-import Millrace.Deadline (deadlineAfter, isDeadlineError)
+import Millrace.Deadline (deadlineAfter, isDeadlineError, milliseconds)
 import Millrace.File (Mode (..), withFile)
 import Millrace.File.Buffered (newReader, readBytes)
 import Millrace.Socket
@@ -53,7 +53,7 @@ spec = do
       rest <- receiveAllBy (recv here 5000)
       first <> rest `shouldBe` bytesAt 0 40000
     it "pass their errors through" . withPair $ \here _ -> do
-      deadlineAfter 10000 >>= setReadDeadline here
+      deadlineAfter (milliseconds 10) >>= setReadDeadline here
       runConduit (sourceSocket here .| sinkNull) `shouldThrow` isDeadlineError
       close here
       runConduit (yield "x" .| sinkSocket here) `shouldThrow` anyIOException

@@ -9,7 +9,7 @@ import Control.Monad
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import Data.Maybe (isJust, isNothing)
-import Millrace.Deadline (deadlineAfter, isDeadlineError)
+import Millrace.Deadline (deadlineAfter, isDeadlineError, milliseconds)
 import Millrace.Socket (SocketOption (..), setSocketOption)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
@@ -194,7 +194,7 @@ spec = do
       recv other 100 `shouldReturn` "still here"
   it "gives up at its deadline" $ \credentials -> withTcpPair $ \_ other -> do
     server <- contextOf credentials ["server"] id
-    deadline <- deadlineAfter 20000
+    deadline <- deadlineAfter (milliseconds 20)
     serverHandshakeBefore deadline server other `shouldThrow` isDeadlineError
   it "ends the connection when it is interrupted" $ \credentials -> withTcpPair $ \one other -> do
     server <- contextOf credentials ["server"] id

@@ -10,7 +10,7 @@ import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
-import Millrace.Deadline (deadlineAfter)
+import Millrace.Deadline (deadlineAfter, seconds)
 import Millrace.Socket (accept, socketPort)
 import qualified Millrace.Socket as Socket
 import Millrace.Tls
@@ -107,7 +107,7 @@ serving credentials name serve use = do
   withListener $ \listener _ -> do
     port <- socketPort listener
     job <- start . bracket (fst <$> accept listener) Socket.close $ \peer -> do
-      deadline <- deadlineAfter 10000000
+      deadline <- deadlineAfter (seconds 10)
       bracket (serverHandshakeBefore deadline context peer) (`gracefulClose` 1000) serve
     result <- within 20 "the client" (use (fromIntegral port))
     outcome <- try (within 20 "the server" (finish job))

@@ -9,7 +9,7 @@ import Control.Monad
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import Data.Maybe (isJust)
-import Millrace.Deadline (deadlineAfter, isDeadlineError)
+import Millrace.Deadline (deadlineAfter, isDeadlineError, microseconds)
 import Millrace.Operation (perform, waitReadableRequest)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
@@ -38,7 +38,7 @@ spec = do
     let go position
           | position >= 210000 = return ()
           | otherwise = do
-            deadline <- deadlineAfter (position `mod` 60)
+            deadline <- deadlineAfter (microseconds (position `mod` 60))
             outcome <- try (recvBefore deadline other 1000)
             case outcome of
               Left problem | isDeadlineError problem -> go position

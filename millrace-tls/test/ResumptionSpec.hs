@@ -6,7 +6,7 @@ module ResumptionSpec (spec) where
 import Control.Exception
 import Control.Monad
 import qualified Data.ByteString as ByteString
-import Millrace.Deadline (deadlineAfter, isDeadlineError, noDeadline)
+import Millrace.Deadline (deadlineAfter, isDeadlineError, milliseconds, noDeadline)
 import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Tls
 import Support
@@ -115,7 +115,7 @@ servers = do
     withPairOf client server $ \ours peers -> do
       request <- start (recv peers 100)
       -- The server sends only tickets.
-      deadline <- deadlineAfter 300000
+      deadline <- deadlineAfter (milliseconds 300)
       recvBefore deadline ours 100 `shouldThrow` isDeadlineError
       sendAll ours "request"
       within 20 "the request" (finish request) `shouldReturn` "request"

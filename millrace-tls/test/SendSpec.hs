@@ -11,7 +11,7 @@ import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.IORef
 import Data.Maybe (isJust)
 import Foreign.Ptr (castPtr, plusPtr)
-import Millrace.Deadline (Deadline, deadlineAfter, isDeadlineError, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, isDeadlineError, milliseconds, noDeadline)
 import Millrace.File (Mode (..), fileDescriptor, withFile)
 import Millrace.Timer (timeout)
 import Millrace.Tls
@@ -58,7 +58,7 @@ spec = do
     finish job
   it "gives up at its deadline, and wakes when the connection is closed" $ \credentials ->
     withPair credentials $ \one _ -> do
-      deadline <- deadlineAfter 50000
+      deadline <- deadlineAfter (milliseconds 50)
       sendAllBefore deadline one (bytesAt 0 20000000) `shouldThrow` isDeadlineError
       job <- start (sendAll one (bytesAt 0 20000000))
       threadDelay 20000
@@ -101,6 +101,6 @@ spec = do
 -- Both end a send that waits because the socket is full.
 byDeadline, byInterruption :: (Deadline -> IO ()) -> IO ()
 byDeadline cut = do
-  deadline <- deadlineAfter 200000
+  deadline <- deadlineAfter (milliseconds 200)
   cut deadline `shouldThrow` isDeadlineError
 byInterruption cut = timeout 200000 (cut noDeadline) `shouldReturn` Nothing

@@ -364,7 +364,7 @@ void mrh_start(mr_token token, int kind, mr_handle handle)
 
 void mrh_start_timer(mr_token token, int64_t delay_us)
 {
-    start(token, &(mr_request){.kind = MR_TIMEOUT, .deadline_ns = mrh_deadline_after(delay_us)});
+    start(token, &(mr_request){.kind = MR_TIMEOUT, .deadline_ns = moment_after(mrh_now_ns(), delay_us)});
 }
 
 void mrh_cancel(mr_token token)
@@ -524,9 +524,4 @@ uint64_t mrh_now_ns(void)
         return mr_clock_now_ns();
     mrh_begin_nursery_block();
     return mr_group_now_ns(mrh_simulation_group());
-}
-
-uint64_t mrh_deadline_after(int64_t delay_us)
-{
-    return moment_after(mrh_now_ns(), delay_us);
 }

@@ -120,8 +120,7 @@ int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity);
  * MRH_NOT_OWNER. */
 int mrh_prepare_wait(mr_loop *loop);
 
-/* The time on this capability's clock, now and after a delay. A delay of zero or less means now. */
+/* The time on this capability's clock. */
 uint64_t mrh_now_ns(void);
-uint64_t mrh_deadline_after(int64_t delay_us);
 
 #endif

@@ -20,7 +20,7 @@
 -- [Files] "Millrace.File", "Millrace.File.Buffered", "Millrace.File.Access", "Millrace.File.Temporary",
 --   "Millrace.Directory", "Millrace.Watch"
 -- [Programs] "Millrace.Process", "Millrace.Pipe", "Millrace.Terminal", "Millrace.Splice"
--- [Time] "Millrace.Timer", "Millrace.Deadline" (here)
+-- [Time] "Millrace.Duration", "Millrace.Deadline", "Millrace.Timer" (here)
 -- [Tests] "Millrace.Simulation": a machine with faults, in memory
 -- [Below all of these] "Millrace.Wait" (here), "Millrace.Socket.Borrowed", "Millrace.Operation", "Millrace.Manager"
 module Millrace

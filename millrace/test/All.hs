@@ -11,6 +11,7 @@ import qualified CrashSpec
 import qualified CrashedDiskSpec
 import qualified DatagramSpec
 import qualified DirectorySpec
+import qualified DurationSpec
 import qualified ExampleSpec
 import qualified FileAccessSpec
 import qualified FileChurnSpec
@@ -76,6 +77,7 @@ spec = do
   OptionSpec.spec
   BatchSpec.spec
   GsoSpec.spec
+  DurationSpec.spec
   TimerSpec.spec
   TimeoutSpec.spec
   PoolSpec.spec

@@ -39,7 +39,7 @@ spec = do
         sendBatch there [(Char8.pack (show i), address) | i <- [1 .. 10 :: Int]]
         (map fst <$> receiveBatch here 3 100) `shouldReturn` ["1", "2", "3"]
         (length <$> receiveBatch here 1000 100) `shouldReturn` 7
-        soon <- deadlineAfter 2000
+        soon <- deadlineAfter (milliseconds 2)
         failsWith (receiveBatchBefore soon here 3 100) >>= (`shouldSatisfy` isDeadlineError)
     it "takes datagrams of Unix sockets, also of those without a name" $ do
       withPairOf (socketPair AF_UNIX Datagram defaultProtocol) $ \here there -> do
@@ -123,7 +123,7 @@ spec = do
         leaveGroup receiver mine
         failsWith (leaveGroup receiver mine) >>= (`shouldSatisfy` hasCode eADDRNOTAVAIL)
         sendAllTo sender "two" address
-        soon <- deadlineAfter 20000
+        soon <- deadlineAfter (milliseconds 20)
         failsWith (recvFromBefore soon receiver 100) >>= (`shouldSatisfy` isDeadlineError)
     it "receives only from a source" $
       withGroup $ \receiver sender loopback address -> do
@@ -135,7 +135,7 @@ spec = do
                 }
         joinGroup receiver (from (127, 0, 0, 2))
         sendAllTo sender "from somebody else" address
-        soon <- deadlineAfter 20000
+        soon <- deadlineAfter (milliseconds 20)
         failsWith (recvFromBefore soon receiver 100) >>= (`shouldSatisfy` isDeadlineError)
         bracket (socket AF_INET Datagram defaultProtocol) close $ \other -> do
           bind other (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 2)))

@@ -36,10 +36,10 @@ spec = describe "borrowed buffers" $ do
       recvBorrowed noDeadline to borrowedSize isEnd `shouldReturn` True
   it "give up at a deadline and after a time, and lose nothing" $
     withTcpPair $ \from to -> do
-      soon <- deadlineAfter 5000
+      soon <- deadlineAfter (milliseconds 5)
       recvBorrowed soon to borrowedSize isEnd `shouldThrow` isDeadlineError
-      recvBorrowedWithin (microseconds 5000) to borrowedSize isEnd `shouldThrow` isDeadlineError
-      recvBorrowedWithin (microseconds 0) to borrowedSize isEnd `shouldThrow` isDeadlineError
+      recvBorrowedWithin (milliseconds 5) to borrowedSize isEnd `shouldThrow` isDeadlineError
+      recvBorrowedWithin (seconds 0) to borrowedSize isEnd `shouldThrow` isDeadlineError
       recvBorrowedWithin (microseconds minBound) to borrowedSize isEnd `shouldThrow` isDeadlineError
       sendAll from (Char8.pack "later")
       receive to borrowedSize `shouldReturn` Char8.pack "later"
@@ -53,7 +53,7 @@ spec = describe "borrowed buffers" $ do
       ByteString.unpack bytes `shouldBe` [fromIntegral (number `mod` 256) | number <- [1 .. total]]
   it "are sent, given back, and filled with the answer" $
     withTcpPair $ \peer here -> replicateM_ 1000 $ do
-      job <- start (askOnce here (microseconds 10000000) (Char8.pack "question"))
+      job <- start (askOnce here (seconds 10) (Char8.pack "question"))
       receive peer borrowedSize `shouldReturn` Char8.pack "question"
       sendAll peer (Char8.pack "answer")
       finish job `shouldReturn` Right (Char8.pack "answer")
@@ -67,8 +67,8 @@ spec = describe "borrowed buffers" $ do
       finish drained `shouldReturn` sent + 4
   it "send and then receive under a deadline, and interrupted, and nothing is lost" $
     withTcpPair $ \peer here -> do
-      askOnce here (microseconds 5000) (Char8.pack "a") `shouldThrow` isDeadlineError
-      timeout 5000 (askOnce here noTimeLimit (Char8.pack "b")) `shouldReturn` Nothing
+      askOnce here (milliseconds 5) (Char8.pack "a") `shouldThrow` isDeadlineError
+      timeout 5000 (askOnce here unlimited (Char8.pack "b")) `shouldReturn` Nothing
       recvExactly peer 2 `shouldReturn` Char8.pack "ab"
       sendAll peer (Char8.pack "later")
       receive here borrowedSize `shouldReturn` Char8.pack "later"
@@ -78,7 +78,7 @@ spec = describe "borrowed buffers" $ do
       answers <- forM [1 .. 5000 :: Int] $ \number ->
         let question = Char8.singleton (toEnum (number `mod` 128))
             ask = do
-              outcome <- timeout (1 + number * 7919 `mod` 60) (askOnce here noTimeLimit question)
+              outcome <- timeout (1 + number * 7919 `mod` 60) (askOnce here unlimited question)
               case outcome of
                 Just (Right answer) -> return [answer]
                 -- Bytes that came before the interruption are kept.
@@ -111,7 +111,7 @@ collect total from = ByteString.concat . reverse <$> go (0 :: Int) 0 []
 
 -- Sends bytes from a borrowed buffer and receives an answer. If the socket does not take all bytes at once, returns how
 -- many it took.
-askOnce :: Socket -> TimeLimit -> ByteString -> IO (Either Int ByteString)
+askOnce :: Socket -> Duration -> ByteString -> IO (Either Int ByteString)
 askOnce s limit bytes = do
   buffer <- borrow
   ByteString.useAsCStringLen bytes $ \(source, count) ->
@@ -148,7 +148,7 @@ fillUp :: Socket -> Int -> IO Int
 fillUp s sent = do
   buffer <- borrow
   outcome <-
-    sendThenReceiveWithin (microseconds 20000) s (Slice buffer 0 borrowedSize) (partOrAll buffer)
+    sendThenReceiveWithin (milliseconds 20) s (Slice buffer 0 borrowedSize) (partOrAll buffer)
       `catch` \failure -> if isDeadlineError failure then return (Right ()) else throwIO failure
   case outcome of
     Left part -> require (part < borrowedSize) "a part" >> return (sent + part)

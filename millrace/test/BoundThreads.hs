@@ -78,7 +78,7 @@ everything = do
   withUnixPair $ \one other -> do
     nothing <- timeout 5000 (recv one 10)
     require (isNothing nothing) "received from nowhere"
-    deadline <- deadlineAfter 5000
+    deadline <- deadlineAfter (milliseconds 5)
     problem <- failsWith (void (recvBefore deadline one 10))
     require (isDeadlineError problem) (show problem)
     sendAll other (bytesAt 0 10)

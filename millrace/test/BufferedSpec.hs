@@ -96,7 +96,7 @@ spec = do
   describe "deadlines of files" $ do
     it "let functions end that need not wait" $
       withLines "text" $ \file -> do
-        later <- deadlineAfter 10000000
+        later <- deadlineAfter (seconds 10)
         readAtBefore later file 0 100 `shouldReturn` "text"
         writeAtBefore later file 4 " more"
         syncBefore later file
@@ -110,7 +110,7 @@ spec = do
     it "end an action at once that cannot be interrupted, and give its result back" $ do
       result <- newEmptyMVar
       blocked <- newEmptyMVar
-      soon <- deadlineAfter 20000
+      soon <- deadlineAfter (milliseconds 20)
       outcome <- failsWith (Timer.finishBeforeOr soon (putMVar result) (uninterruptibleMask_ (takeMVar blocked)))
       outcome `shouldSatisfy` isDeadlineError
       putMVar blocked "late"
@@ -118,7 +118,7 @@ spec = do
     it "give a result back whose caller was interrupted" $ do
       result <- newEmptyMVar
       blocked <- newEmptyMVar
-      later <- deadlineAfter 60000000
+      later <- deadlineAfter (minutes 1)
       job <- start (Timer.finishBeforeOr later (putMVar result) (uninterruptibleMask_ (takeMVar blocked)))
       pause 10000
       within 5 "the interruption" (stop job)
@@ -126,7 +126,7 @@ spec = do
       within 5 "the result" (takeMVar result) `shouldReturn` ("late" :: String)
     it "interrupt an action that can be" $ do
       ended <- newEmptyMVar
-      soon <- deadlineAfter 10000
+      soon <- deadlineAfter (milliseconds 10)
       void (failsWith (Timer.finishBefore soon (Timer.threadDelay 60000000 `finally` putMVar ended ())) :: IO IOError)
       within 5 "the action" (takeMVar ended)
     it "pass results and exceptions on, however close they come" $ do
@@ -134,7 +134,7 @@ spec = do
         random <- newRandom seed
         delay <- below random 400
         given <- newEmptyMVar
-        soon <- deadlineAfter 200
+        soon <- deadlineAfter (microseconds 200)
         job <- start (Timer.finishBeforeOr soon (putMVar given) (Timer.threadDelay delay >> return seed))
         outcome <- outcomeOf job
         case outcome of

@@ -45,11 +45,11 @@ spec = do
           mapM_ finish clients
     it "has no more connections than it may" $
       withoutLeaks $
-        withEcho defaultServer {serverConnectionsMax = 2, serverGraceMicros = 0} $ \query -> do
+        withEcho defaultServer {serverConnectionsMax = 2, serverGrace = seconds 0} $ \query -> do
           clients <- forM [1 .. 3 :: Int] (const (Connect.connectTo query))
           forM_ clients (`sendAll` "x")
           answers <- forM clients $ \s -> do
-            soon <- deadlineAfter 100000
+            soon <- deadlineAfter (milliseconds 100)
             either (const "" . asIOError) id <$> try (recvBefore soon s 1)
           filter (== "") answers `shouldBe` [""]
           mapM_ close clients
@@ -61,7 +61,7 @@ spec = do
               putMVar begun ()
               outcome <- try (recv connection 10)
               putMVar ended (either (const True . asException) (const False) outcome)
-        client <- withServed defaultServer {serverGraceMicros = 1000} serve $ \query -> do
+        client <- withServed defaultServer {serverGrace = milliseconds 1} serve $ \query -> do
           client <- Connect.connectTo query
           client <$ takeMVar begun
         takeMVar ended `shouldReturn` True
@@ -75,7 +75,7 @@ spec = do
               bytes <- recv connection 10
               when (bytes == "fail") $ ioError (userError "asked to fail")
             server =
-              defaultServer {serverGraceMicros = 1000, serverProblem = \_ problem -> modifyIORef told (show problem :)}
+              defaultServer {serverGrace = milliseconds 1, serverProblem = \_ problem -> modifyIORef told (show problem :)}
         clients <- withServed server serve $ \query -> do
           let connected = Connect.connectTo query <* takeMVar begun
           failing <- connected
@@ -89,7 +89,7 @@ spec = do
       name <- getProgName
       let peer = SockAddrInet 7 (tupleToHostAddress (127, 0, 0, 1))
           problemOf action = either id (\() -> error "it has not failed") <$> try action
-      soon <- deadlineAfter 1000
+      soon <- deadlineAfter (milliseconds 1)
       ends <-
         mapM
           problemOf
@@ -121,7 +121,7 @@ spec = do
       answers `shouldBe` replicate 200 "x"
     it "can be hurried while it gives its connections time" $
       withoutLeaks $ do
-        let server = defaultServer {serverGraceMicros = 60000000}
+        let server = defaultServer {serverGrace = minutes 1}
         begun <- newEmptyMVar
         let serve connection = putMVar begun () >> void (recv connection 10)
             during query = bracket (Connect.connectTo query) close (\_ -> takeMVar begun)
@@ -143,7 +143,7 @@ spec = do
       withoutLeaks $ do
         begun <- newEmptyMVar
         release <- newEmptyMVar
-        let server = defaultServer {serverGraceMicros = 0, serverCleanUpMicros = 20000}
+        let server = defaultServer {serverGrace = seconds 0, serverCleanUp = milliseconds 20}
             hangs = uninterruptibleMask_ (takeMVar release)
             serve connection = putMVar begun () >> void (recv connection 10) `finally` hangs
             -- It waits for its client, and ends when the connection is closed.
@@ -165,7 +165,7 @@ spec = do
         server <-
           start
             ( withServer
-                defaultServer {serverGraceMicros = 0, serverReady = mapM_ (putMVar ready) . take 1}
+                defaultServer {serverGrace = seconds 0, serverReady = mapM_ (putMVar ready) . take 1}
                 (passive "0") {queryHost = Just "127.0.0.1"}
                 serve
             )

@@ -122,7 +122,7 @@ lingering = within 60 "all of it" . withListener $ \listener address -> do
   bracket (fst <$> accept listener) close $ \_ -> do
     setSocketOption s Linger 1
     -- More than the system takes on behalf of a peer that does not receive.
-    late <- deadlineAfter 300000
+    late <- deadlineAfter (milliseconds 300)
     failsWith (sendAllBefore late s (ByteString.replicate 20000000 0)) >>= (`shouldSatisfy` isDeadlineError)
     longest <- newTVarIO 0
     watchers <- forM [0, 1] $ \capability -> startOn capability . forever $ do
@@ -143,7 +143,7 @@ poolInChild = do
   withPool (poolSettings make (\_ -> return ())) {poolLimit = 2} $ \pool -> withResource pool $ \_ -> do
     idleOne <- withResource pool return
     inChild $ do
-      soon <- deadlineAfter 20000
+      soon <- deadlineAfter (milliseconds 20)
       found <- withResource pool $ \thing -> do
         problem <- failsWith (withResourceBefore soon pool return)
         require (isExhausted problem) (show problem)
@@ -156,19 +156,19 @@ poolInChild = do
 signalsInChild :: IO ()
 signalsInChild = withSignals [User1] $ \signals -> do
   inChild (raiseSignal User1 >> nextSignal signals >>= \got -> require (got == User1) (show got))
-  now <- deadlineAfter 0
+  now <- deadlineAfter (seconds 0)
   nextSignalBefore now signals `shouldReturn` Nothing
 
 watchInChild :: IO ()
 watchInChild = withTemporaryDirectory "." "watch" $ \root -> withWatch [root] Flat $ \watch -> do
   withFile (root ++ "/new") ForWriting (\_ -> return ())
   inChild (nextEvents watch >>= \events -> require (Event (root ++ "/new") Created `elem` events) (show events))
-  later <- deadlineAfter 20000
+  later <- deadlineAfter (milliseconds 20)
   failsWith (nextEventsBefore later watch) >>= (`shouldSatisfy` isDeadlineError)
 
 timersInChild :: IO ()
 timersInChild = withUnixPair $ \one _ -> do
-  deadline <- deadlineAfter 50000
+  deadline <- deadlineAfter (milliseconds 50)
   variable <- Timer.registerDelay 30000
   inChild $ do
     problem <- failsWith (recvBefore deadline one 10)

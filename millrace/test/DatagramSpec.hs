@@ -118,7 +118,7 @@ onSockets run = do
   it "waits, up to a deadline" $ do
     outcome <- run $
       withSockets $ \_ there _ -> do
-        deadline <- deadlineAfter 10000
+        deadline <- deadlineAfter (milliseconds 10)
         try (recvFromBefore deadline there 100)
     either isDeadlineError (const False) outcome `shouldBe` True
 
@@ -208,7 +208,7 @@ fullQueue = within 60 "the last message" $
       after <- getCPUTime
       isOver late `shouldReturn` False
       (after - before) `shouldSatisfy` (< 100 * 1000000000) -- picoseconds
-      deadline <- deadlineAfter 50000
+      deadline <- deadlineAfter (milliseconds 50)
       problem <- failsWith (sendAllToBefore deadline s message address)
       problem `shouldSatisfy` isDeadlineError
       replicateM_ sent (recvFrom there 10)
@@ -226,7 +226,7 @@ errorQueue = within 20 "the message" $
     sendAllTo here (Char8.pack "x") nowhere
     problem <- failsWith (recvFrom here 10)
     problem `shouldSatisfy` hasCode eCONNREFUSED
-    deadline <- deadlineAfter 50000
+    deadline <- deadlineAfter (milliseconds 50)
     late <- failsWith (recvFromBefore deadline here 10)
     late `shouldSatisfy` isDeadlineError
     receiver <- start (recvFrom here 10)
@@ -256,7 +256,7 @@ exchange = withSockets $ \here there address -> do
   collect there
   where
     collect there = do
-      deadline <- deadlineAfter 1000000
+      deadline <- deadlineAfter (seconds 1)
       next <- try (recvFromBefore deadline there 100)
       case next of
         Right (message, _) -> (read (Char8.unpack message) :) <$> collect there

@@ -59,7 +59,7 @@ echo peer = do
 -- Of "Millrace.Deadline".
 answerGreeting :: Socket -> ByteString -> IO ByteString
 answerGreeting s answer = do
-  deadline <- deadlineAfter 5000000
+  deadline <- deadlineAfter (seconds 5)
   greeting <- recvBefore deadline s 4096
   sendAllBefore deadline s answer
   return greeting

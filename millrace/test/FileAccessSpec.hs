@@ -14,7 +14,7 @@ import Foreign.C.Error (eEXIST, eLOOP)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Marshal.Utils (copyBytes, fillBytes)
 import Foreign.Ptr (castPtr)
-import Millrace.Deadline (deadlineAfter, isDeadlineError, monotonicNanoseconds)
+import Millrace.Deadline (deadlineAfter, isDeadlineError, milliseconds, monotonicNanoseconds)
 import Millrace.Directory
 import Millrace.File
 import Millrace.File.Access
@@ -111,7 +111,7 @@ spec = do
         tryLockFile other Shared `shouldReturn` False
         Timer.timeout 20000 (lockFile other Sole) `shouldReturn` Nothing
         begin <- monotonicNanoseconds
-        soon <- deadlineAfter 20000
+        soon <- deadlineAfter (milliseconds 20)
         failsWith (withLockedFileBefore soon other Shared (expectationFailure "it is locked twice"))
           >>= (`shouldSatisfy` isDeadlineError)
         end <- monotonicNanoseconds

@@ -104,7 +104,7 @@ spec = describe "Millrace.Socket.Gso" $ do
       concatMap gsoDatagrams got `shouldBe` concat (replicate 3 ["ab", "c"])
   it "waits until a deadline, or until the socket is closed" $
     withSockets AF_INET $ \here there -> do
-      soon <- deadlineAfter 2000
+      soon <- deadlineAfter (milliseconds 2)
       failsWith (receiveGsoBatchesBefore soon here 3) >>= (`shouldSatisfy` isDeadlineError)
       waiter <- start (receiveGsoBatches here 10)
       pause 10000

@@ -60,7 +60,7 @@ type LimitedReceive = Socket -> Int -> Int -> IO (Maybe ByteString)
 
 untilDeadline :: Int -> (Deadline -> IO a) -> IO (Maybe a)
 untilDeadline limitMicros action = do
-  deadline <- deadlineAfter limitMicros
+  deadline <- deadlineAfter (microseconds limitMicros)
   result <- try (action deadline)
   case result of
     Right value -> return (Just value)

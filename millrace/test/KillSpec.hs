@@ -171,7 +171,7 @@ killReceiversOfDescriptors = within 60 "all rounds" $
         outcomeOf victim >>= either (const (closeOneIn other)) closeDescriptor
   where
     closeOneIn s = do
-      deadlineAfter 0 >>= setReadDeadline s
+      deadlineAfter (seconds 0) >>= setReadDeadline s
       left <- try (recvFd s)
       setReadDeadline s noDeadline
       either (`shouldSatisfy` isDeadlineError) closeDescriptor left

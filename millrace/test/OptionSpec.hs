@@ -25,18 +25,18 @@ spec = describe "Millrace.Socket.Option" $ do
         (setAddressReuse s isOn >> getAddressReuse s) `shouldReturn` isOn
         (setPortSharing s isOn >> getPortSharing s) `shouldReturn` isOn
       getKeepAlive s `shouldReturn` Nothing
-      let times = defaultKeepAlive {keepAliveIdleSeconds = 7, keepAliveProbes = 3}
+      let times = defaultKeepAlive {keepAliveIdle = seconds 7, keepAliveProbes = 3}
       (setKeepAlive s (Just times) >> getKeepAlive s) `shouldReturn` Just times
       (setKeepAlive s Nothing >> getKeepAlive s) `shouldReturn` Nothing
-      (setUnacknowledgedLimit s (Just 1500) >> getUnacknowledgedLimit s) `shouldReturn` Just 1500
-      (setUnacknowledgedLimit s Nothing >> getUnacknowledgedLimit s) `shouldReturn` Nothing
-      forM_ [DeliverFirst 3, ResetConnection, DeliverLater] $ \atClose ->
+      (setUnacknowledgedLimit s (milliseconds 1500) >> getUnacknowledgedLimit s) `shouldReturn` milliseconds 1500
+      (setUnacknowledgedLimit s unlimited >> getUnacknowledgedLimit s) `shouldReturn` unlimited
+      forM_ [DeliverFirst (seconds 3), ResetConnection, DeliverLater] $ \atClose ->
         (setAtClose s atClose >> getAtClose s) `shouldReturn` atClose
       (setSendBuffer s 20000 >> getSendBuffer s) `shouldReturn` 40000
       (setReceiveBuffer s 20000 >> getReceiveBuffer s) `shouldReturn` 40000
   it "names the function and the socket in errors" $
     withTcpPair $ \s _ -> do
-      problem <- failsWith (setKeepAlive s (Just defaultKeepAlive {keepAliveIdleSeconds = 0})) :: IO IOError
+      problem <- failsWith (setKeepAlive s (Just defaultKeepAlive {keepAliveIdle = seconds 0})) :: IO IOError
       show problem `shouldContain` "Millrace.Socket.Option.setKeepAlive"
       close s
       failsWith (setNoDelay s True) >>= (`shouldSatisfy` hasCode eBADF)
@@ -80,7 +80,7 @@ spec = describe "Millrace.Socket.Option" $ do
           outcome `shouldSatisfy` isErrno eCONNREFUSED
     it "has a deadline" $
       bracket (socket AF_INET Stream defaultProtocol) close $ \client -> withListener $ \listener address -> do
-        soon <- deadlineAfter 50000
+        soon <- deadlineAfter (milliseconds 50)
         failsWith (connectSendingBefore soon client address (bytesAt 0 30000000)) >>= (`shouldSatisfy` isDeadlineError)
         close listener
     it "puts bytes into the first packet, where both systems allow it" $ do

@@ -41,7 +41,7 @@ spec = do
         finish writer
     it "has deadlines, loses nothing to them, and is closed under a waiting thread" $
       withoutLeaks . withPipe $ \out into -> do
-        soon <- deadlineAfter 2000
+        soon <- deadlineAfter (milliseconds 2)
         failsWith (readPipeBefore soon out 10) >>= (`shouldSatisfy` isDeadlineError)
         writePipe into "late"
         readPipe out 10 `shouldReturn` "late"
@@ -71,7 +71,7 @@ spec = do
       withoutLeaks . withTemporaryDirectory "." "fifo" $ \root -> do
         createFifo (root ++ "/fifo") (Permissions 0o600)
         Timer.timeout 5000 (openFifoForWriting (root ++ "/fifo")) >>= (`shouldSatisfy` null)
-        soon <- deadlineAfter 5000
+        soon <- deadlineAfter (milliseconds 5)
         failsWith (openFifoForWritingBefore soon (root ++ "/fifo")) >>= (`shouldSatisfy` isDeadlineError)
         out <- openFifoForReading (root ++ "/fifo")
         into <- openFifoForWriting (root ++ "/fifo")
@@ -86,7 +86,7 @@ spec = do
         within 5 "the signal" (nextSignal other) `shouldReturn` User1
         raiseSignal User2
         within 5 "the signal" (nextSignal one) `shouldReturn` User2
-        soon <- deadlineAfter 2000
+        soon <- deadlineAfter (milliseconds 2)
         nextSignalBefore soon other `shouldReturn` Nothing
     it "refuses what cannot be received, and leaves the others as they were" $
       withHandler Posix.sigUSR1 $ \handled ->
@@ -102,7 +102,7 @@ spec = do
         failsWith (sendSignal (beyond + self) User1) >>= (`shouldSatisfy` hasCode eSRCH)
         void (failsWith (raiseSignal (Numbered (beyond + signalNumber User1))) :: IO IOError)
         void (failsWith (withSignals [Numbered (beyond + signalNumber User2)] return) :: IO IOError)
-        now <- deadlineAfter 50000
+        now <- deadlineAfter (milliseconds 50)
         nextSignalBefore now signals `shouldReturn` Nothing
       withProcess (command "sleep" ["60"]) $ \process -> do
         failsWith (signalProcess process (beyond + 9)) >>= (`shouldSatisfy` hasCode eINVAL)
@@ -195,16 +195,16 @@ spec = do
         found <- mapM finish jobs
         length (concat found) `shouldBe` 1000
     it "remembers" $ do
-      cache <- newCache 2 60000000
+      cache <- newCache 2 (minutes 1)
       forM_ ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1"] $ \name ->
         (length <$> lookUpIn cache noDeadline (host name "80")) `shouldReturn` 1
     it "remembers for a time beyond all measure" $
       forM_ [maxBound, 18446744073709552] $ \micros -> do
-        cache <- newCache 2 micros
+        cache <- newCache 2 (microseconds micros)
         [one, other] <- replicateM 2 (lookUpIn cache noDeadline (host "127.0.0.1" "80") >>= evaluate >>= makeStableName)
         (one == other) `shouldBe` True
     it "has deadlines" $ do
-      past <- deadlineAfter 0
+      past <- deadlineAfter (seconds 0)
       outcome <- try (lookUpBefore past (host "127.0.0.1" "80"))
       either (`shouldSatisfy` isDeadlineError) (const (return ())) (outcome :: Either IOError [AddrInfo])
   where

@@ -57,10 +57,10 @@ spec = describe "Millrace.Pool" $ do
       withResource pool $ \_ -> withResource pool $ \_ -> do
         patient <- start (withResourceBefore noDeadline pool return)
         shouldBecomeTrue ((== 1) . statusWaiting <$> poolStatus pool)
-        soon <- deadlineAfter 20000
+        soon <- deadlineAfter (milliseconds 20)
         outcome <- within 20 "the deadline" (try (withResourceBefore soon pool return))
         outcome `shouldBe` Left (PoolExhausted 2 1)
-        past <- deadlineAfter 0
+        past <- deadlineAfter (seconds 0)
         try (withResourceBefore past pool return) `shouldReturn` Left (PoolExhausted 2 1)
         statusExhausted <$> poolStatus pool `shouldReturn` 2
         stop patient
@@ -99,7 +99,7 @@ spec = describe "Millrace.Pool" $ do
     numbers <- newNumbers
     bad <- newIORef []
     let healthy n = notElem n <$> readIORef bad
-    withPool (settingsOf numbers) {poolUnchecked = 0, poolHealthy = healthy, poolAge = 400000, poolIdle = 50000} $
+    withPool (settingsOf numbers) {poolUnchecked = seconds 0, poolHealthy = healthy, poolAge = milliseconds 400, poolIdle = milliseconds 50} $
       \pool ->
         do
           withResource pool (`shouldBe` 1)
@@ -130,7 +130,7 @@ spec = describe "Millrace.Pool" $ do
     begun <- newEmptyMVar
     release <- newEmptyMVar
     let ending n = uninterruptibleMask_ (putMVar begun () >> takeMVar release) >> poolEnd (settingsOf numbers) n
-    pool <- newPool (settingsOf numbers) {poolEnd = ending, poolIdle = 1000}
+    pool <- newPool (settingsOf numbers) {poolEnd = ending, poolIdle = milliseconds 1}
     withResource pool (`shouldBe` 1)
     -- The pool's own thread ends it now, and cannot be interrupted.
     within 20 "the end of the idle one" (takeMVar begun)

@@ -95,7 +95,7 @@ spec = do
             $ \process ->
               do
                 closeReadEnd unsorted >> closeWriteEnd intoSorted
-                soon <- deadlineAfter 20000
+                soon <- deadlineAfter (milliseconds 20)
                 failsWith (readPipeBefore soon sorted 10) >>= (`shouldSatisfy` isDeadlineError)
                 writer <- start (writePipe intoUnsorted bytes >> closeWriteEnd intoUnsorted)
                 back <- receiveAllBy (readPipe sorted 65536)
@@ -110,7 +110,7 @@ spec = do
             `shouldReturn` Exited 0
     it "ends a group at its deadline, with all that it has started" $
       withoutLeaks . withTemporaryDirectory "." "group" $ \root -> do
-        soon <- deadlineAfter 300000
+        soon <- deadlineAfter (milliseconds 300)
         exit <- runProcessBefore soon (command "sh" ["-c", "sleep 600 & echo $! > " ++ root ++ "/child; sleep 600"])
         exit `shouldBe` Killed 9
         child <- filter (/= '\n') <$> readFile (root ++ "/child")
@@ -124,7 +124,7 @@ spec = do
             (NewGroup, "setsid sh -c 'echo $$; exec sleep 20' & sleep 0.2; exit 3", Exited 3)
           ]
           $ \(group, script, expected) -> do
-            soon <- deadlineAfter 500000
+            soon <- deadlineAfter (milliseconds 500)
             (exit, out, _) <-
               within 10 "the deadline" (readProcessBefore soon (command "sh" ["-c", script]) {commandGroup = group} "")
             exit `shouldBe` expected
@@ -141,7 +141,7 @@ spec = do
           $ \process ->
             do
               readPipe (fromJust (processOutput process)) 100 `shouldReturn` "ready\n"
-              terminateProcess 20000000 process `shouldReturn` Exited 4
+              terminateProcess (seconds 20) process `shouldReturn` Exited 4
     it "gives the rest of a group its time when it asks that to end" $
       withoutLeaks $ do
         let cleansUp = "(trap 'sleep 0.3; echo clean; exit' TERM; echo ready; while :; do sleep 0.01; done) & wait"
@@ -150,7 +150,7 @@ spec = do
             terminated script group micros = withProcess (shell script group) $ \process -> do
               let out = fromJust (processOutput process)
               readPipe out 100 `shouldReturn` "ready\n"
-              within 10 "the end" (terminateProcess micros process) `shouldReturn` Killed 15
+              within 10 "the end" (terminateProcess (microseconds micros) process) `shouldReturn` Killed 15
               receiveAllBy (readPipe out 65536)
         forM_ [NewGroup, DetachedGroup] $ \group -> do
           terminated cleansUp group 20000000 `shouldReturn` "clean\n"
@@ -174,7 +174,7 @@ spec = do
         -- Asked to end, it does so before its time of grace is over.
         withProcess leaves {commandOutput = NewPipe} $ \process -> do
           readPipe (fromJust (processOutput process)) 4 `shouldReturn` "left"
-          terminateProcess 20000000 process `shouldReturn` Killed 15
+          terminateProcess (seconds 20) process `shouldReturn` Killed 15
         passed <- subtract begin <$> monotonicNanoseconds
         passed `shouldSatisfy` (< 10000000000)
         noChildren
@@ -210,7 +210,7 @@ spec = do
           $ \process ->
             do
               let terminal = fromJust (processTerminal process)
-              soon <- deadlineAfter 5000
+              soon <- deadlineAfter (milliseconds 5)
               failsWith (readPseudoTerminalBefore soon terminal 100) >>= (`shouldSatisfy` isDeadlineError)
               writePseudoTerminal terminal "hello\n"
               out <- readTerminalAll terminal

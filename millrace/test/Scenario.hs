@@ -279,7 +279,7 @@ giveUpWithoutDescriptors = withListener $ \listener address -> do
   clients <- clientsOf address 2
   withoutDescriptors $ \release -> do
     forM_ clients $ \client -> connect client address
-    deadline <- deadlineAfter 300000
+    deadline <- deadlineAfter (milliseconds 300)
     problem <- failsWith (void (acceptBefore deadline listener))
     require (isDeadlineError problem) ("not a deadline error: " ++ show problem)
     victim <- start (accept listener)
@@ -309,7 +309,7 @@ timersWithoutDescriptors :: IO ()
 timersWithoutDescriptors = do
   capability <- loopCount
   setNumCapabilities (capability + 1)
-  later <- deadlineAfter 60000000
+  later <- deadlineAfter (minutes 1)
   held <- newIORef (0 :: Int)
   made <- newEmptyMVar
   let make = atomicModifyIORef' held (\n -> (n + 1, ())) >> putMVar made ()
@@ -336,7 +336,7 @@ childrenOfOthers = withTemporaryDirectory "." "children" $ \root -> do
     require ran "the program did not run"
     removeFile (root ++ "/ran")
   Process.withProcess (Process.command "sleep" ["60"]) $ \process ->
-    ignoringErrors (within 5 "the end that was asked for" (void (Process.terminateProcess 4000000 process)))
+    ignoringErrors (within 5 "the end that was asked for" (void (Process.terminateProcess (seconds 4) process)))
 
 reapAny :: IO ()
 reapAny = ignoringErrors (void (getAnyProcessStatus False False)) >> threadDelay 100
@@ -409,7 +409,7 @@ sendThenReceiveWithoutLoop = withUnixPair $ \one _ -> do
     sendOne s = do
       buffer <- borrow
       fillBytes (borrowedBytes buffer) 1 borrowedSize
-      problem <- failsWith (sendThenReceiveWithin noTimeLimit s (Slice buffer 0 1) (const (return ())))
+      problem <- failsWith (sendThenReceiveWithin unlimited s (Slice buffer 0 1) (const (return ())))
       case problem of
         BackendUnavailable _ _ -> return ()
         other -> throwIO other
@@ -499,7 +499,7 @@ stoppedDisk :: IO ()
 stoppedDisk = withTemporaryFile "." "stopped" $ \_ file -> do
   writeAt file 0 (bytesAt 0 1000)
   begin <- monotonicNanoseconds
-  soon <- deadlineAfter 50000
+  soon <- deadlineAfter (milliseconds 50)
   outcome <- failsWith (syncBefore soon file)
   end <- monotonicNanoseconds
   require (isDeadlineError outcome) ("not its deadline: " ++ show outcome)

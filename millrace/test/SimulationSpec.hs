@@ -73,7 +73,7 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
     outcomeTrace one == outcomeTrace other `shouldBe` False
 
   it "knows the latency of links and their rate" $ do
-    outcome <- simulate (calm 3) {planLatencyMicros = 40000, planBytesPerSecond = 1000000} $
+    outcome <- simulate (calm 3) {planLatency = milliseconds 40, planBytesPerSecond = 1000000} $
       withPair $ \here there -> do
         begin <- now
         sendAll here (ByteString.replicate 100000 7)
@@ -106,7 +106,7 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
         begin <- now
         nothing <- timeout 1000000 (recv there 100)
         middle <- now
-        deadline <- deadlineAfter 500000
+        deadline <- deadlineAfter (milliseconds 500)
         missed <- try (recvBefore deadline there 100) :: IO (Either IOError ByteString)
         end <- now
         late <- recv there 100
@@ -123,7 +123,7 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
     outcome <- simulate (calm 17) $
       withPair $ \here _ -> do
         begin <- now
-        deadlineAfter 7000000 >>= setReadDeadline here
+        deadlineAfter (seconds 7) >>= setReadDeadline here
         missed <- try (recv here 100) :: IO (Either IOError ByteString)
         end <- now
         return (either isDeadlineError (const False) missed, (end - begin) `div` 1000000000)

@@ -84,7 +84,7 @@ echoes clients messages = do
       bytes <- recv peer 1000
       unless (ByteString.null bytes) (sendAll peer bytes >> echo peer)
     client address number = bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
-      deadline <- deadlineAfter 60000000
+      deadline <- deadlineAfter (minutes 1)
       connectBefore deadline s address
       matches <- forM [1 .. messages] $ \message -> do
         size <- (+ 1) <$> chance 3000

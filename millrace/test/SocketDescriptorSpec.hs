@@ -83,7 +83,7 @@ spec = do
       withUnixPair $ \one other -> do
         late <- start (failsWith (recvFd one))
         pause 20000
-        deadlineAfter 0 >>= setReadDeadline one
+        deadlineAfter (seconds 0) >>= setReadDeadline one
         within 5 "the deadline" (finish late) >>= (`shouldSatisfy` isDeadlineError)
         setReadDeadline one noDeadline
         waiting <- start (failsWith (recvFd one))

@@ -123,9 +123,9 @@ spec = do
         close other
         becomesTrue 5000 (hasEnded one) `shouldReturn` True
     it "lingers for the time of the option" $
-      withTcpPair $ \one _ -> forM_ [0, 7, 0] $ \seconds -> do
-        setSocketOption one Linger seconds
-        getSocketOption one Linger `shouldReturn` seconds
+      withTcpPair $ \one _ -> forM_ [0, 7, 0] $ \time -> do
+        setSocketOption one Linger time
+        getSocketOption one Linger `shouldReturn` time
     it "reads and sets options of any type" $
       withTcpPair $ \one _ -> do
         setSockOpt one NoDelay (1 :: CInt)
@@ -158,7 +158,7 @@ spec = do
         problem `shouldSatisfy` hasCode eBADF
     it "gracefulClose waits for the peer although a deadline of the socket has passed" $
       withTcpPair $ \one other -> do
-        deadlineAfter 0 >>= setReadDeadline one
+        deadlineAfter (seconds 0) >>= setReadDeadline one
         timesOut (recv one 10)
         closer <- start (gracefulClose one 5000)
         pause 50000
@@ -177,7 +177,7 @@ spec = do
           problem <- failsWith $
             replicateM_ 5 $ do
               s <- socket AF_UNIX Stream defaultProtocol
-              deadline <- deadlineAfter 50000
+              deadline <- deadlineAfter (milliseconds 50)
               connectBefore deadline s (SockAddrUnix path)
           problem `shouldSatisfy` isDeadlineError
           show problem `shouldContain` "Millrace.Socket.connect"

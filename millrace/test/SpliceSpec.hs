@@ -40,7 +40,7 @@ spec = describe "Millrace.Splice" $ do
       receiveExactly here 300 700 `shouldReturn` 1000
   it "has deadlines, and says which side is closed" $
     withUnixPair $ \_ here -> withUnixPair $ \there _ -> do
-      soon <- deadlineAfter 5000
+      soon <- deadlineAfter (milliseconds 5)
       failsWith (spliceBefore soon (FromSocket here) (ToSocket there) everything) >>= (`shouldSatisfy` isDeadlineError)
       close here
       problem <- failsWith (splice (FromSocket here) (ToSocket there) everything)
@@ -49,7 +49,7 @@ spec = describe "Millrace.Splice" $ do
   it "has deadlines also where nothing waits" $
     withTemporaryFile "." "splice" $ \_ source -> withTemporaryFile "." "splice" $ \_ target -> do
       writeAt source 0 content
-      past <- deadlineAfter 0
+      past <- deadlineAfter (seconds 0)
       failsWith (spliceBefore past (FromFile source 0) (ToFile target 0) everything)
         >>= (`shouldSatisfy` isDeadlineError)
   it "loses no byte when it is interrupted" $
@@ -135,7 +135,7 @@ spec = describe "Millrace.Splice" $ do
           fileSize file `shouldReturn` 300000
         withDevice "/dev/null" WriteMode writeEndFromDescriptor closeWriteEnd $ \null' -> do
           splice (FromPipe zero) (ToPipe null') 3000000 `shouldReturn` 3000000
-          soon <- deadlineAfter 50000
+          soon <- deadlineAfter (milliseconds 50)
           failsWith (within 30 "moving" (spliceBefore soon (FromPipe zero) (ToPipe null') everything))
             >>= (`shouldSatisfy` isDeadlineError)
     it "finds the end of a device without bytes" $
@@ -143,7 +143,7 @@ spec = describe "Millrace.Splice" $ do
         splice (FromPipe null') (ToSocket near) everything `shouldReturn` 0
     it "has deadlines" $
       withoutLeaks . withTerminalPair $ \far near -> withUnixPair $ \here _ -> do
-        soon <- deadlineAfter 5000
+        soon <- deadlineAfter (milliseconds 5)
         failsWith (spliceBefore soon (FromPipe near) (ToSocket here) everything) >>= (`shouldSatisfy` isDeadlineError)
         writePipe far "later"
         splice (FromPipe near) (ToSocket here) 5 `shouldReturn` 5

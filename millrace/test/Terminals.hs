@@ -30,7 +30,7 @@ talkToTest :: Terminal -> IO ()
 talkToTest terminal = do
   size <- terminalSize terminal
   require (size == Size 24 80) (show size)
-  soon <- deadlineAfter 20000
+  soon <- deadlineAfter (milliseconds 20)
   waitForNewSizeBefore soon terminal size >>= \new -> require (null new) (show new)
   forM_
     [ void (readTerminalBefore soon terminal 1),
@@ -85,9 +85,9 @@ terminalFunctions = withTerminal $ \terminal -> do
 functions :: Terminal -> [(String, Int -> IO ())]
 functions terminal =
   [ ("withTerminal", \_ -> withTerminal (void . (`readTerminal` 1))),
-    ("readTerminalBefore", \i -> deadlineAfter (i * 100) >>= \soon -> void (readTerminalBefore soon terminal 1)),
+    ("readTerminalBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> void (readTerminalBefore soon terminal 1)),
     ("writeTerminal", \_ -> writeTerminal terminal bytes),
-    ("writeTerminalBefore", \i -> deadlineAfter (i * 100) >>= \soon -> writeTerminalBefore soon terminal bytes),
+    ("writeTerminalBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> writeTerminalBefore soon terminal bytes),
     ("splicing from it", \_ -> void (splice (FromTerminal terminal) ToStandardError everything)),
     ("splicing from standard input", \_ -> void (splice FromStandardInput (ToTerminal terminal) everything)),
     ( "splicing to it",
@@ -103,14 +103,14 @@ functions terminal =
     ("waitForNewSize", \_ -> terminalSize terminal >>= void . waitForNewSize terminal),
     ( "waitForNewSizeBefore",
       \i ->
-        deadlineAfter (i * 100) >>= \soon -> terminalSize terminal >>= void . waitForNewSizeBefore soon terminal
+        deadlineAfter (microseconds (i * 100)) >>= \soon -> terminalSize terminal >>= void . waitForNewSizeBefore soon terminal
     ),
     ("readStandardInput", \_ -> void (readStandardInput 1)),
-    ("readStandardInputBefore", \i -> deadlineAfter (i * 100) >>= \soon -> void (readStandardInputBefore soon 1)),
+    ("readStandardInputBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> void (readStandardInputBefore soon 1)),
     ("writeStandardOutput", \_ -> writeStandardOutput bytes),
-    ("writeStandardOutputBefore", \i -> deadlineAfter (i * 100) >>= \soon -> writeStandardOutputBefore soon bytes),
+    ("writeStandardOutputBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> writeStandardOutputBefore soon bytes),
     ("writeStandardError", \_ -> writeStandardError bytes),
-    ("writeStandardErrorBefore", \i -> deadlineAfter (i * 100) >>= \soon -> writeStandardErrorBefore soon bytes)
+    ("writeStandardErrorBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> writeStandardErrorBefore soon bytes)
   ]
   where
     bytes = ByteString.replicate 20000 120

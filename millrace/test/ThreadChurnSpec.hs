@@ -89,7 +89,7 @@ exchange _ s 0 position = position <$ shutdown s ShutdownSend
 exchange random s turns position = do
   between random 1 200000 >>= Timer.threadDelay
   size <- between random 1 3000
-  deadline <- deadlineAfter 30000000
+  deadline <- deadlineAfter (seconds 30)
   void (c_usleep 100)
   sendAllBefore deadline s (bytesAt position size)
   next <- receiveExactly s position size

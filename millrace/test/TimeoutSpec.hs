@@ -11,6 +11,7 @@ import Data.IORef
 import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import GHC.Clock (getMonotonicTimeNSec)
+import Millrace.Duration (milliseconds)
 import Millrace.Timer
 import Scenario (scenarioPasses)
 import Support
@@ -29,8 +30,8 @@ spec = describe "Millrace.Timer" $ do
     it "takes no exception but its own, also if it ends while others come, masked or not" exceptionsAtItsEnd
     it "can be lifted while the action runs" $
       withoutLeaks $ do
-        liftableTimeout 50000 (\lift -> lift >> threadDelay 200000 >> lift) >>= (`shouldBe` Just ())
-        liftableTimeout 50000 (\_ -> threadDelay 5000000) >>= (`shouldBe` Nothing)
+        liftableTimeout (milliseconds 50) (\lift -> lift >> threadDelay 200000 >> lift) >>= (`shouldBe` Just ())
+        liftableTimeout (milliseconds 50) (\_ -> threadDelay 5000000) >>= (`shouldBe` Nothing)
     it "is not confused by an exception of another kind that comes at the same time" otherExceptions
 
 newtype Mine = Mine Int deriving (Eq, Show)

@@ -27,7 +27,7 @@ functions root =
           (root ++ "/file")
           ForReading
           ( \file ->
-              void (readExactlyAt file 0 300000) >> deadlineAfter 5000000 >>= \soon ->
+              void (readExactlyAt file 0 300000) >> deadlineAfter (seconds 5) >>= \soon ->
                 void (readExactlyAtBefore soon file 0 9)
           )
     ),
@@ -64,7 +64,7 @@ functions root =
           ReadWrite
           []
           ( \file ->
-              deadlineAfter (i * 100) >>= \soon ->
+              deadlineAfter (microseconds (i * 100)) >>= \soon ->
                 withLockedFileBefore soon file Sole (threadDelay 500) >> lockFileBefore soon file Shared
           )
     ),
@@ -108,7 +108,7 @@ functions root =
     ("status", \_ -> void (status (root ++ "/file") >> canonicalPath root >> space root)),
     ( "deadlines of files",
       \i ->
-        deadlineAfter 300 >>= \soon ->
+        deadlineAfter (microseconds 300) >>= \soon ->
           withTemporaryFile
             root
             "d"
@@ -120,12 +120,12 @@ functions root =
     ),
     ( "openFileBefore",
       \i ->
-        deadlineAfter (i * 20) >>= \soon ->
+        deadlineAfter (microseconds (i * 20)) >>= \soon ->
           bracket (openFileBefore soon (root ++ "/file") ForReading) closeFile (void . fileSize)
     ),
     ( "finishBefore",
       \_ ->
-        deadlineAfter 300 >>= \soon -> void (Timer.finishBefore soon (list (root ++ "/tree/a") >> status root))
+        deadlineAfter (microseconds 300) >>= \soon -> void (Timer.finishBefore soon (list (root ++ "/tree/a") >> status root))
     ),
     ( "readers",
       \_ ->
@@ -210,11 +210,11 @@ functions root =
         withTemporaryDirectory
           root
           "m"
-          (\d -> write (d ++ "/a") "x" >> deadlineAfter (i * 20) >>= \soon -> removeFileBefore soon (d ++ "/a"))
+          (\d -> write (d ++ "/a") "x" >> deadlineAfter (microseconds (i * 20)) >>= \soon -> removeFileBefore soon (d ++ "/a"))
     ),
     ( "finishBeforeOr",
       \i ->
-        deadlineAfter (i * 20) >>= \soon ->
+        deadlineAfter (microseconds (i * 20)) >>= \soon ->
           bracket
             (Timer.finishBeforeOr soon closeFile (openFile (root ++ "/file") ForReading))
             closeFile

@@ -77,7 +77,7 @@ functions _ =
       \i ->
         datagramSockets
           ( \here there address ->
-              deadlineAfter (i * 50) >>= \soon ->
+              deadlineAfter (microseconds (i * 50)) >>= \soon ->
                 sendToBefore soon there (bytesAt i 10) address
                   >> sendAllToBefore soon there "x" address
                   >> replicateM_ 3 (recvFromBefore soon here 10)
@@ -87,7 +87,7 @@ functions _ =
       \i ->
         withUnixPair
           ( \here there ->
-              deadlineAfter (i * 50) >>= \soon ->
+              deadlineAfter (microseconds (i * 50)) >>= \soon ->
                 sendPassingBefore soon here nothingPassed (bytesAt i 10)
                   >> receivePassingBefore soon there 10
                   >> void (receivePassingBefore soon there 10)
@@ -97,7 +97,7 @@ functions _ =
       \i ->
         datagramSockets
           ( \here there address ->
-              deadlineAfter (i * 50) >>= \soon ->
+              deadlineAfter (microseconds (i * 50)) >>= \soon ->
                 sendBatchBefore soon there [("x", address)]
                   >> sendSegmentsBefore soon there 100 (bytesAt i 1000) address
                   >> replicateM_ 3 (receiveBatchBefore soon here 64 1000)
@@ -107,7 +107,7 @@ functions _ =
       \i ->
         datagramSockets
           ( \here there address ->
-              deadlineAfter (i * 50) >>= \soon ->
+              deadlineAfter (microseconds (i * 50)) >>= \soon ->
                 sendGsoBatchesBefore soon there [GsoBatch (Path address Nothing) NotCapable 1 "xy"]
                   >> replicateM_ 3 (receiveGsoBatchesBefore soon here 64)
           )

@@ -108,7 +108,7 @@ functions root =
         withListener
           ( \listener _ ->
               socketPort listener >>= \port ->
-                deadlineAfter (i * 50) >>= \soon ->
+                deadlineAfter (microseconds (i * 50)) >>= \soon ->
                   bracket (connectToBefore soon (host "localhost" (show port))) close (\s -> void (recv s 1))
           )
     ),
@@ -134,7 +134,7 @@ functions root =
           ( \here there ->
               memory
                 ( \buffer ->
-                    deadlineAfter (i * 50) >>= \soon ->
+                    deadlineAfter (microseconds (i * 50)) >>= \soon ->
                       sendBefore soon here "x"
                         >> sendManyBefore soon here ["x", "y"]
                         >> sendAllBefore soon here (bytesAt i 1000)
@@ -164,7 +164,7 @@ functions root =
       \i ->
         withListener
           ( \listener address ->
-              deadlineAfter (i * 100) >>= \soon ->
+              deadlineAfter (microseconds (i * 100)) >>= \soon ->
                 withStream
                   ( \s ->
                       connectBefore soon s address
@@ -195,7 +195,7 @@ functions root =
                 (root ++ "/file")
                 ForReading
                 ( \file ->
-                    deadlineAfter (i * 50) >>= \soon ->
+                    deadlineAfter (microseconds (i * 50)) >>= \soon ->
                       replicateM_ 3 (sendFileBefore soon here (fileDescriptor file) 0 300000)
                 )
           )
@@ -213,7 +213,7 @@ functions root =
       \_ ->
         withUnixPair
           ( \here _ ->
-              mask_ (borrow >>= \buffer -> sendThenReceiveWithin noTimeLimit here (Slice buffer 0 10) (answered buffer))
+              mask_ (borrow >>= \buffer -> sendThenReceiveWithin unlimited here (Slice buffer 0 10) (answered buffer))
           )
     ),
     ( "connectSendingBefore",
@@ -222,7 +222,7 @@ functions root =
           ( \_ address ->
               withStream
                 ( \s ->
-                    deadlineAfter (i * 50) >>= \soon ->
+                    deadlineAfter (microseconds (i * 50)) >>= \soon ->
                       connectSendingBefore soon s address (bytesAt i 5000) >> void (recv s 1)
                 )
           )
@@ -251,7 +251,7 @@ functions root =
           ( \_ here ->
               withUnixPair
                 ( \there _ ->
-                    deadlineAfter 400 >>= \soon ->
+                    deadlineAfter (microseconds 400) >>= \soon ->
                       void (spliceBefore soon (FromSocket here) (ToSocket there) everything)
                 )
           )

@@ -39,7 +39,7 @@ functions root =
     ("runProcess", \_ -> void (runProcess (command "true" []))),
     ("readProcess", \i -> void (readProcess (command "cat" []) (bytesAt i 100000))),
     ("withProcess", \_ -> withProcess (command "sh" ["-c", "sleep 60 & sleep 60"]) (void . waitProcess)),
-    ("terminateProcess", \_ -> withProcess (command "sleep" ["60"]) (void . terminateProcess 1000)),
+    ("terminateProcess", \_ -> withProcess (command "sleep" ["60"]) (void . terminateProcess (milliseconds 1))),
     ( "pseudo-terminals",
       \_ ->
         withProcess
@@ -51,7 +51,7 @@ functions root =
         withProcess
           (command "cat" []) {commandInput = NewTerminal, commandOutput = NewTerminal}
           ( \p ->
-              deadlineAfter (i * 100) >>= \soon ->
+              deadlineAfter (microseconds (i * 100)) >>= \soon ->
                 forM_
                   (processTerminal p)
                   (\t -> writePseudoTerminalBefore soon t "x\n" >> replicateM_ 3 (readPseudoTerminalBefore soon t 10))
@@ -66,13 +66,13 @@ functions root =
     ),
     ( "signals",
       \_ ->
-        withSignals [User2] (\signals -> deadlineAfter 1000 >>= \soon -> void (nextSignalBefore soon signals))
+        withSignals [User2] (\signals -> deadlineAfter (milliseconds 1) >>= \soon -> void (nextSignalBefore soon signals))
     ),
     ("watches", \_ -> withWatch [root ++ "/tree"] Recursive (void . nextEvents)),
     ("timers", \_ -> void (Timer.timeout 1000 (readNothing root))),
     ( "names with deadlines",
       \i ->
-        deadlineAfter (i * 20) >>= \soon ->
+        deadlineAfter (microseconds (i * 20)) >>= \soon ->
           void
             ( lookUpBefore soon (host "localhost" "80")
                 >> lookUpNameBefore soon (SockAddrInet 80 (tupleToHostAddress (127, 0, 0, 1))) []
@@ -80,7 +80,7 @@ functions root =
     ),
     ( "caches of names",
       \i ->
-        newCache 10 1000 >>= \cache ->
+        newCache 10 (milliseconds 1) >>= \cache ->
           void
             ( lookUpIn cache noDeadline (host ("127.0.1." ++ show i) "80")
                 >> lookUpIn cache noDeadline (host "localhost" "80")
@@ -90,7 +90,7 @@ functions root =
       \i ->
         withPipe
           ( \out into ->
-              deadlineAfter 300 >>= \soon ->
+              deadlineAfter (microseconds 300) >>= \soon ->
                 writePipeBefore soon into (bytesAt i 100000) >> void (readPipeBefore soon out 10)
           )
     ),
@@ -118,13 +118,13 @@ functions root =
           root
           "o"
           ( \d ->
-              createFifo (d ++ "/f") ownerOnly >> deadlineAfter (i * 100) >>= \soon ->
+              createFifo (d ++ "/f") ownerOnly >> deadlineAfter (microseconds (i * 100)) >>= \soon ->
                 bracket (openFifoForWritingBefore soon (d ++ "/f")) closeWriteEnd (\_ -> return ())
           )
     ),
     ( "processes with deadlines",
       \i ->
-        deadlineAfter (i * 100) >>= \soon ->
+        deadlineAfter (microseconds (i * 100)) >>= \soon ->
           runProcessBefore soon (command "sleep" ["60"])
             >> void (readProcessBefore soon (command "cat" []) (bytesAt i 1000))
     ),
@@ -132,14 +132,14 @@ functions root =
       \_ ->
         withProcess
           (command "sleep" ["60"])
-          (\process -> deadlineAfter 500 >>= \soon -> waitProcessBefore soon process >> signalGroup process 15)
+          (\process -> deadlineAfter (microseconds 500) >>= \soon -> waitProcessBefore soon process >> signalGroup process 15)
     ),
     ( "nextEventsBefore",
       \i ->
         withWatch
           [root ++ "/tree"]
           Flat
-          (\watch -> deadlineAfter (i * 50) >>= \soon -> void (nextEventsBefore soon watch))
+          (\watch -> deadlineAfter (microseconds (i * 50)) >>= \soon -> void (nextEventsBefore soon watch))
     ),
     ( "nextSignal",
       \_ ->
@@ -160,11 +160,12 @@ functions root =
           (newPool pipes)
           closePool
           ( \pool ->
-              deadlineAfter 60000000 >>= \late ->
+              deadlineAfter (minutes 1) >>= \late ->
                 withResource pool (\_ -> withResourceBefore late pool (\_ -> return ()))
           )
     ),
-    ("liftableTimeout", \_ -> void (Timer.liftableTimeout 1000 (\lift -> lift >> Timer.threadDelay 2000))),
+    ("timeoutAfter", \_ -> void (Timer.timeoutAfter (milliseconds 1) (Timer.sleep (milliseconds 2)))),
+    ("liftableTimeout", \_ -> void (Timer.liftableTimeout (milliseconds 1) (\lift -> lift >> Timer.threadDelay 2000))),
     ( "streams",
       \_ ->
         withUnixPair

@@ -69,13 +69,13 @@ spec = do
         ByteString.packCStringLen (castPtr buffer, 300000) `shouldReturn` bytesAt 0 300000
     it "deadlines end receives and sends, and lose nothing" $
       withUnixPair $ \one other -> do
-        soon <- deadlineAfter 20000
+        soon <- deadlineAfter (milliseconds 20)
         received <- failsWith (void (recvBefore soon one 10))
         received `shouldSatisfy` isDeadlineError
         -- The same deadline, which has passed: what is there is still received.
         void (sendStream other 0 10)
         recvBefore soon one 10 `shouldReturn` bytesAt 0 10
-        later <- deadlineAfter 50000
+        later <- deadlineAfter (milliseconds 50)
         sent <- failsWith (sendAllBefore later one (ByteString.replicate 10000000 0))
         sent `shouldSatisfy` isDeadlineError
         many <- failsWith (sendManyBefore later one [bytesAt 0 100])
@@ -84,24 +84,24 @@ spec = do
         part `shouldSatisfy` isDeadlineError
   describe "Millrace.Deadline" $ do
     it "orders deadlines" $ do
-      soon <- deadlineAfter 1000
-      later <- deadlineAfter 1000000
+      soon <- deadlineAfter (milliseconds 1)
+      later <- deadlineAfter (seconds 1)
       earlier soon later `shouldBe` soon
       earlier noDeadline soon `shouldBe` soon
       earlier soon noDeadline `shouldBe` soon
       maximum [soon, noDeadline, later] `shouldBe` noDeadline
       show noDeadline `shouldBe` "noDeadline"
     it "takes any number" $ do
-      now <- deadlineAfter 0
-      past <- deadlineAfter minBound
-      farthest <- deadlineAfter maxBound
-      later <- deadlineAfter 1000000
+      now <- deadlineAfter (seconds 0)
+      past <- deadlineAfter (microseconds minBound)
+      farthest <- deadlineAfter (microseconds maxBound)
+      later <- deadlineAfter (seconds 1)
       (now < later && past < later && later < farthest && farthest < noDeadline) `shouldBe` True
     it "does not take other errors for its own" $ userError "other" `shouldNotSatisfy` isDeadlineError
   describe "setReadDeadline, setWriteDeadline" $ do
     it "end a receive without losing a byte" $
       withTcpPair $ \one other -> do
-        deadlineAfter 10000 >>= setReadDeadline one
+        deadlineAfter (milliseconds 10) >>= setReadDeadline one
         timesOut (recv one 10)
         sendAll other (bytesAt 0 4)
         setReadDeadline one noDeadline
@@ -112,35 +112,35 @@ spec = do
           job <- startOn 0 (timesOut (recv one 10))
           pause 20000
           isOver job `shouldReturn` False
-          startOn capability (deadlineAfter 5000 >>= setReadDeadline one) >>= finish
+          startOn capability (deadlineAfter (milliseconds 5) >>= setReadDeadline one) >>= finish
           finish job
     it "pushed forward at every activity end a connection only when there is none" $
       withTcpPair $ \one other -> do
         job <- start $
           timesOut $
             forM_ [1 :: Int ..] $ \_ -> do
-              deadlineAfter 200000 >>= setReadDeadline one
+              deadlineAfter (milliseconds 200) >>= setReadDeadline one
               void (recv one 1)
         replicateM_ 20 (pause 20000 >> sendAll other (bytesAt 0 1))
         isOver job `shouldReturn` False
         finish job
     it "end a send, and leave the other direction alone" $
       withTcpPair $ \one other -> do
-        deadlineAfter 10000 >>= setWriteDeadline one
+        deadlineAfter (milliseconds 10) >>= setWriteDeadline one
         timesOut (sendAll one (ByteString.replicate 100000000 0))
         sendAll other (bytesAt 0 4)
         recv one 10 `shouldReturn` bytesAt 0 4
     it "count together with a call's own: the earlier one" $
       withUnixPair $ \one _ -> do
-        soon <- deadlineAfter 10000
-        late <- deadlineAfter 3600000000
+        soon <- deadlineAfter (milliseconds 10)
+        late <- deadlineAfter (hours 1)
         setReadDeadline one late
         timesOut (recvBefore soon one 10)
         setReadDeadline one soon
         timesOut (recvBefore late one 10)
     it "of a listener end an accept" $
       withListener $ \listener _ -> do
-        deadlineAfter 10000 >>= setReadDeadline listener
+        deadlineAfter (milliseconds 10) >>= setReadDeadline listener
         timesOut (accept listener)
     it "of a closed socket cannot be set" $
       withUnixPair $ \one _ -> do
@@ -184,7 +184,7 @@ spec = do
         receiveExactly other 400 600 `shouldReturn` 1000
     it "gives up at its deadline" $
       withFile' 3000000 $ \file -> withUnixPair $ \one _ -> do
-        deadline <- deadlineAfter 50000
+        deadline <- deadlineAfter (milliseconds 50)
         problem <- failsWith (void (sendFileBefore deadline one file 0 3000000))
         problem `shouldSatisfy` isDeadlineError
     it "is woken by close" $

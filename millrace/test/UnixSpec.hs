@@ -71,7 +71,7 @@ spec = describe "Millrace.Socket.Unix" $ do
       receivePassing there 100 `shouldReturn` ("asked", Passed [] (Just me))
   it "has deadlines, and is woken by a close" $
     withUnixPair $ \here _ -> do
-      soon <- deadlineAfter 2000
+      soon <- deadlineAfter (milliseconds 2)
       failsWith (receivePassingBefore soon here 10) >>= (`shouldSatisfy` isDeadlineError)
       waiter <- start (receivePassing here 10)
       pause 10000

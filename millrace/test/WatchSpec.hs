@@ -6,7 +6,7 @@ module WatchSpec (spec) where
 import Control.Monad (forM_, unless, void)
 import qualified Data.Set as Set
 import DirectorySupport
-import Millrace.Deadline (deadlineAfter, isDeadlineError)
+import Millrace.Deadline (deadlineAfter, isDeadlineError, milliseconds)
 import Millrace.Directory
 import Millrace.File
 import Millrace.File.Temporary
@@ -65,7 +65,7 @@ spec = do
           within 30 "the files" (interruptedUntil [Event (inside name ++ "/file") Created | name <- names] [])
       it "reports that what was named is renamed, and then no longer watches it" $ \root -> do
         let quiet watch = do
-              soon <- deadlineAfter 20000
+              soon <- deadlineAfter (milliseconds 20)
               failsWith (nextEventsBefore soon watch) >>= (`shouldSatisfy` isDeadlineError)
             -- The kernel may tell late that the file from before was closed.
             moved watch = do
@@ -189,7 +189,7 @@ spec = do
         overflow root
         void $ eventsUntil watch (Event "" Overflowed)
       it "has deadlines" $ \root -> withWatch [root] Flat $ \watch -> do
-        soon <- deadlineAfter 2000
+        soon <- deadlineAfter (milliseconds 2)
         failsWith (nextEventsBefore soon watch) >>= (`shouldSatisfy` isDeadlineError)
 
 watching :: FilePath -> (Watch -> IO a) -> IO a

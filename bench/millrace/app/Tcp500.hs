@@ -11,7 +11,7 @@ import Data.Word (Word8)
 import Foreign.Marshal.Alloc (mallocBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
-import Millrace.Deadline (deadlineAfter, noTimeLimit)
+import Millrace.Deadline (deadlineAfter, seconds, unlimited)
 import Millrace.Socket
 import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString (sendAllBuf)
@@ -35,21 +35,21 @@ newAnswer = do
 serve :: Bool -> Ptr Word8 -> Socket -> IO ()
 serve hasDeadline answer connection = do
   pushDeadline hasDeadline connection
-  recvBorrowedWithin noTimeLimit connection borrowedSize taken >>= reply hasDeadline answer connection
+  recvBorrowedWithin unlimited connection borrowedSize taken >>= reply hasDeadline answer connection
 
 -- The answer is written into the buffer of the question. Sending it and waiting for the next question is one operation.
 reply :: Bool -> Ptr Word8 -> Socket -> Ptr Word8 -> IO ()
 reply hasDeadline answer connection bytes = when (bytes /= nullPtr) $ do
   copyBytes bytes answer answerSize
   pushDeadline hasDeadline connection
-  next <- sendThenReceiveWithin noTimeLimit connection (Slice (borrowedAt bytes) 0 answerSize) $ \outcome ->
+  next <- sendThenReceiveWithin unlimited connection (Slice (borrowedAt bytes) 0 answerSize) $ \outcome ->
     case outcome of
       NotSent sent -> sendRest connection bytes sent
       Sent received -> taken received
   if next == nothingTaken then serve hasDeadline answer connection else reply hasDeadline answer connection next
 
 pushDeadline :: Bool -> Socket -> IO ()
-pushDeadline hasDeadline connection = when hasDeadline (deadlineAfter 10000000 >>= setReadDeadline connection)
+pushDeadline hasDeadline connection = when hasDeadline (deadlineAfter (seconds 10) >>= setReadDeadline connection)
 
 -- Keeps the buffer and returns its bytes; null at the end of the stream.
 taken :: Received -> IO (Ptr Word8)

@@ -25,7 +25,7 @@ import Text.Printf (printf)
 #ifdef MILLRACE
 import Control.Concurrent (forkIO, yield)
 import Control.Monad (void)
-import Millrace.Deadline (deadlineAfter)
+import Millrace.Deadline (deadlineAfter, microseconds)
 import Millrace.Socket (Family (..), SocketType (..), defaultProtocol, setReadDeadline, socketPair)
 import Millrace.Socket.ByteString (recv)
 import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, timeout, unregisterTimeout, updateTimeout)
@@ -103,7 +103,7 @@ setDeadlines n = do
   (near, _far) <- socketPair AF_UNIX Stream defaultProtocol
   _ <- forkIO (void (recv near 1))
   yield
-  timed (replicateM_ n (deadlineAfter tenSeconds >>= setReadDeadline near))
+  timed (replicateM_ n (deadlineAfter (microseconds tenSeconds) >>= setReadDeadline near))
 #else
 setDeadlines _ = error "deadline: only Millrace's sockets have deadlines"
 #endif

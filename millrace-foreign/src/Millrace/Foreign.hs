@@ -132,7 +132,7 @@ fiberCall = fiberCallWith defaultCall
 
 -- | Converts a C function as 'fiberCall' does, with a deadline, another errno for interruptions, or a larger stack.
 --
--- > deadline <- deadlineAfter 1000000
+-- > deadline <- deadlineAfter (seconds 1)
 -- > fiberCallWith defaultCall { callDeadline = deadline } c_recv descriptor buffer 4096 0   -- -1, ETIMEDOUT
 fiberCallWith :: Callable f => CallOptions -> FunPtr f -> f
 fiberCallWith options function = calling invocation []

@@ -185,7 +185,7 @@ data Wanted
 
 oneClient :: SockAddr -> Int -> IORef Int -> IO ()
 oneClient address client got = bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
-  deadlineAfter 200000000 >>= \deadline -> connectBefore deadline s address
+  deadlineAfter (seconds 200) >>= \deadline -> connectBefore deadline s address
   kind <- chance 12
   if kind == 0
     then sayNothing s
@@ -257,7 +257,7 @@ ignore _ = return ()
 
 -- Longer than every deadline of the server together with every stall.
 receiveSome :: Socket -> IO ByteString
-receiveSome s = deadlineAfter 300000000 >>= \deadline -> recvBefore deadline s 4096
+receiveSome s = deadlineAfter (minutes 5) >>= \deadline -> recvBefore deadline s 4096
 
 wantedRequest :: Int -> IO Wanted
 wantedRequest tag = do
@@ -313,10 +313,10 @@ sayNothing s = do
   begin <- now
   bytes <- receiveSome s
   end <- now
-  let seconds = fromIntegral (end - begin) / 1e9 :: Double
+  let elapsed = fromIntegral (end - begin) / 1e9 :: Double
   unless (B.null bytes) $ Replies.wrong ("bytes for one who asked for nothing: " ++ show bytes)
   -- Links and delayed completions add some time. Faults that close the connection earlier have raised an exception.
-  when (seconds > fromIntegral idleSeconds + 1) $ Replies.wrong ("closed after " ++ show seconds ++ " s")
+  when (elapsed > fromIntegral idleSeconds + 1) $ Replies.wrong ("closed after " ++ show elapsed ++ " s")
 
 ------------------------------------------------------------------------------------------------------------------------
 -- More tests
@@ -398,15 +398,14 @@ longLink =
       outcome <-
         simulate
           (calm 8)
-            { planLatencyMicros =
-                25000,
+            { planLatency = milliseconds 25,
               planBytesPerSecond = 1000000 * megabytes,
               planBufferBytes = 16777216,
               planTraces = False
             }
           $ withServer (LongLink.application size) (LongLink.transfer direction size)
-      nanoseconds <- either throwIO return (outcomeResult outcome)
-      let share = fromIntegral size / fromIntegral megabytes * 1000 / fromIntegral nanoseconds
+      elapsedNs <- either throwIO return (outcomeResult outcome)
+      let share = fromIntegral size / fromIntegral megabytes * 1000 / fromIntegral elapsedNs
           described =
             show direction
               ++ " at "
@@ -439,7 +438,7 @@ leaveWhileAnswered leaving = do
         end <- readIORef told
         putMVar seen (before, after, end)
         respond (responseLBS status200 [] "")
-  outcome <- simulate (calm 7) {planLatencyMicros = 1000} $
+  outcome <- simulate (calm 7) {planLatency = milliseconds 1} $
     withServer answer $ \address -> do
       left <- bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
         connect s address
@@ -455,9 +454,9 @@ leaveWhileAnswered leaving = do
       (,) left <$> takeMVar seen
   (left, (before, after, end)) <- either throwIO return (outcomeResult outcome)
   let stays = case leaving of Stays -> True; _ -> False
-      seconds = fmap (\time -> fromIntegral (time - left) / 1e9) end :: Maybe Double
-      holds = before && after == stays && maybe stays (\delay -> not stays && delay > 0 && delay < 0.3) seconds
+      toldAfter = fmap (\time -> fromIntegral (time - left) / 1e9) end :: Maybe Double
+      holds = before && after == stays && maybe stays (\delay -> not stays && delay > 0 && delay < 0.3) toldAfter
   unless holds $
-    ioError (userError (show leaving ++ ": connected " ++ show (before, after) ++ ", told after " ++ show seconds))
+    ioError (userError (show leaving ++ ": connected " ++ show (before, after) ++ ", told after " ++ show toldAfter))
   where
     get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -79,7 +79,7 @@ module Millrace.Postgresql
 where
 
 import Data.ByteString (ByteString)
-import Millrace.Deadline (Deadline, deadlineAfter)
+import Millrace.Deadline (Deadline, deadlineAfter, seconds)
 import Millrace.Pool
 import Millrace.Postgresql.Internal.Json (Json (..))
 import Millrace.Postgresql.Internal.PostgresqlProblem
@@ -90,13 +90,13 @@ import Millrace.Postgresql.Row (Column, Row, checked, column)
 
 -- | Connects within ten seconds; see 'connectBefore'.
 connect :: ByteString -> IO Connection
-connect text = deadlineAfter 10000000 >>= \deadline -> connectBefore deadline text
+connect text = deadlineAfter (seconds 10) >>= \deadline -> connectBefore deadline text
 
 -- | The connection with a deadline, at which everything on it ends with an 'IOError'
 -- ('Millrace.Deadline.isDeadlineError'). A statement that this ends leaves the connection unusable, as an interruption
 -- does. A statement that was still waiting for that of another thread does not.
 --
--- > deadline <- deadlineAfter 500000
+-- > deadline <- deadlineAfter (milliseconds 500)
 -- > items <- query (untilDeadline deadline connection) itemsBetween values
 untilDeadline :: Deadline -> Connection -> Connection
 untilDeadline deadline connection = connection {connectionDeadline = deadline}

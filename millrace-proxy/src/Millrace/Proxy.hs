@@ -186,7 +186,7 @@ refuseWith settings request respond reason =
 -- Passes a request on to one target after the other, until one answers.
 passOn :: Proxy -> Application
 passOn proxy request respond = do
-  end <- deadlineIn (wholeLimit (limits settings))
+  end <- deadlineAfter (wholeLimit (limits settings))
   body <- maybe (holdSmallBody request) (const (return Absent)) upgrade
   identifiers <- case tracing settings of
     MakeIdentifiers -> curry Just <$> requestId (proxyIdentifiers proxy) <*> traceParent (proxyIdentifiers proxy)
@@ -269,7 +269,7 @@ passInBytes proxy forwarded origin member = mask $ \restore -> do
     settings = proxySettings proxy
     target = memberTarget member
     connected = do
-      deadline <- earlier (forwardedDeadline forwarded) <$> deadlineIn (connectLimit (limits settings))
+      deadline <- earlier (forwardedDeadline forwarded) <$> deadlineAfter (connectLimit (limits settings))
       outcome <- synchronously (connectLink deadline (onlyVersion1 (proxySecured proxy)) target)
       return (either (Left . Problem (Just target) . unconnected) (Right . fst) outcome)
     -- Unused connections are closed for one that is needed.

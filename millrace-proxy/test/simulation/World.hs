@@ -162,7 +162,7 @@ ignored _ = return ()
 
 -- Longer than every deadline of the proxy together with every stall.
 receiveSome :: Socket -> IO ByteString
-receiveSome peer = deadlineAfter 350000000 >>= \deadline -> recvBefore deadline peer 4096
+receiveSome peer = deadlineAfter (seconds 350) >>= \deadline -> recvBefore deadline peer 4096
 
 -- | Sends in random pieces, with pauses. Small bytes go at once now and then.
 sendInPieces :: Socket -> ByteString -> IO ()
@@ -384,7 +384,7 @@ judged knowledge script got = case got of
 
 connected :: SockAddr -> (Socket -> IO a) -> IO a
 connected address use = bracket (socket AF_INET Stream defaultProtocol) close $ \client -> do
-  deadlineAfter 200000000 >>= \deadline -> connectBefore deadline client address
+  deadlineAfter (seconds 200) >>= \deadline -> connectBefore deadline client address
   use client
 
 -- | Asks one after the other on a connection of HTTP/1.1.

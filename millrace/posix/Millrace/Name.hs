@@ -3,7 +3,7 @@
 -- without its caller. So name servers that do not answer delay other look-ups, but nothing else.
 --
 -- > main = do
--- >   deadline <- deadlineAfter 2000000
+-- >   deadline <- deadlineAfter (seconds 2)
 -- >   found <- lookUpBefore deadline (host "example.org" "https")
 -- >   mapM_ (print . addrAddress) found
 --
@@ -48,7 +48,7 @@ import Data.Int (Int32, Int64)
 import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
 import Data.Ord (Down (..))
-import Data.Word (Word64, Word8)
+import Data.Word (Word8)
 import Foreign.C.Error (Errno (..))
 import Foreign.C.String (peekCString)
 import Foreign.C.Types (CInt)
@@ -56,12 +56,11 @@ import Foreign.ForeignPtr (mallocForeignPtrBytes, withForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, castPtr, plusPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.IO.Exception (IOErrorType (NoSuchThing), IOException (..))
-import Millrace.Deadline (Deadline, monotonicNanoseconds, noDeadline)
+import Millrace.Deadline (Deadline, Duration, deadlineAfter, noDeadline, seconds)
 import Millrace.Internal.Constants.Names
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.HelperJob
 import Millrace.Internal.Socket (addressFrom)
-import Millrace.Internal.Units (thousandfold)
 import Network.Socket
   ( AddrInfo (..),
     AddrInfoFlag (..),
@@ -280,24 +279,23 @@ lookUpNameBefore deadline address flags = do
 
 -- | A bounded number of answers that were looked up before.
 data Cache = Cache
-  { cacheAnswers :: !(MVar [(Query, Word64, [AddrInfo])]),
+  { cacheAnswers :: !(MVar [(Query, Deadline, [AddrInfo])]),
     cacheMost :: !Int,
-    cacheNanoseconds :: !Word64
+    cacheTime :: !Duration
   }
 
--- | @newCache most micros@ is an empty cache for at most @most@ names, and keeps each answer for @micros@ microseconds.
--- The system does not say how long an answer is valid, so choose a short time. Failures are not kept.
-newCache :: Int -> Int -> IO Cache
-newCache most micros = (\answers -> Cache answers (max 1 most) (fromIntegral (thousandfold micros))) <$> newMVar []
+-- | @newCache most time@ is an empty cache for at most @most@ names, and keeps each answer for this time. The system does not say how long an answer is valid, so choose a short time. Failures are not kept.
+newCache :: Int -> Duration -> IO Cache
+newCache most time = (\answers -> Cache answers (max 1 most) time) <$> newMVar []
 
 -- | 'lookUpBefore' with a cache. Threads that look up the same name at the same time may all do so.
 --
--- >>> cache <- newCache 100 60000000
+-- >>> cache <- newCache 100 (minutes 1)
 -- >>> map addrAddress <$> lookUpIn cache noDeadline (host "127.0.0.1" "80")
 -- [127.0.0.1:80]
 lookUpIn :: Cache -> Deadline -> Query -> IO [AddrInfo]
 lookUpIn cache deadline query = do
-  now <- monotonicNanoseconds
+  now <- deadlineAfter (seconds 0)
   known <- modifyMVar (cacheAnswers cache) $ \answers ->
     let valid = [answer | answer@(_, end, _) <- answers, end > now]
      in return (valid, lookup query [(asked, found) | (asked, _, found) <- valid])
@@ -305,8 +303,8 @@ lookUpIn cache deadline query = do
   where
     ask = do
       found <- lookUpBefore deadline query
-      now <- monotonicNanoseconds
+      end <- deadlineAfter (cacheTime cache)
       modifyMVar (cacheAnswers cache) $ \answers ->
         let others = [answer | answer@(asked, _, _) <- answers, asked /= query]
-            newestFirst = sortOn (\(_, end, _) -> Down end) others
-         in return ((query, now + cacheNanoseconds cache, found) : take (cacheMost cache - 1) newestFirst, found)
+            newestFirst = sortOn (\(_, its, _) -> Down its) others
+         in return ((query, end, found) : take (cacheMost cache - 1) newestFirst, found)

@@ -21,7 +21,7 @@
 -- >>> runProcess (command "sh" ["-c", "exit 3"])
 -- Exited 3
 -- >>> import Millrace.Deadline
--- >>> deadline <- deadlineAfter 100000
+-- >>> deadline <- deadlineAfter (milliseconds 100)
 -- >>> runProcessBefore deadline (command "sleep" ["60"])
 -- Killed 9
 module Millrace.Process
@@ -88,7 +88,7 @@ import Foreign.Ptr (FunPtr, Ptr)
 import Foreign.Storable (peek)
 import GHC.Conc (labelThread, myThreadId)
 import GHC.IO.Exception (IOException (ioe_errno))
-import Millrace.Deadline (Deadline, deadlineAfter, hasPassed, noDeadline)
+import Millrace.Deadline (Deadline, Duration, deadlineAfter, hasPassed, noDeadline, seconds)
 import Millrace.Internal.Constants.Processes
 import Millrace.Internal.DescriptorTypes
 import Millrace.Internal.Errors (failure)
@@ -574,13 +574,13 @@ end function process = do
   unless mayKill $ throwIO (failure function (show process) ePERM)
   waitProcess process
 
--- | @terminateProcess graceMicros process@ asks the process and its group to end (@SIGTERM@), kills them when they have
+-- | @terminateProcess (seconds 5) process@ asks the process and its group to end (@SIGTERM@), kills them when they have
 -- not done so after the given time, and waits for the end: of the process, and until nothing runs in its group or the
 -- time is over. So the worker of a script that ends at once has its time, too. If it is interrupted, it kills them at
 -- once. Throws for a process that may not be signalled (@EPERM@), because it has become another user's.
-terminateProcess :: Int -> Process -> IO Exit
-terminateProcess graceMicros process = (`onException` atOnce) $ do
-  deadline <- deadlineAfter graceMicros
+terminateProcess :: Duration -> Process -> IO Exit
+terminateProcess grace process = (`onException` atOnce) $ do
+  deadline <- deadlineAfter grace
   writeIORef (processRespite process) (Just deadline)
   signalGroup process 15
   ended <- waitProcessBefore deadline process
@@ -654,7 +654,7 @@ readNow :: Int -> ReadEnd -> IO ByteString
 readNow most out = ByteString.concat <$> go most
   where
     go left = do
-      part <- if left <= 0 then return ByteString.empty else deadlineAfter 0 >>= (`readOrEnd` out)
+      part <- if left <= 0 then return ByteString.empty else deadlineAfter (seconds 0) >>= (`readOrEnd` out)
       if ByteString.null part then return [] else (part :) <$> go (left - ByteString.length part)
 
 readOrEnd :: Deadline -> ReadEnd -> IO ByteString

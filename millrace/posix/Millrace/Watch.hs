@@ -55,7 +55,7 @@ import Foreign.C.String (CString)
 import Foreign.C.Types (CInt (..))
 import Foreign.Storable (peekByteOff)
 import GHC.IO.Exception (IOException (ioe_errno))
-import Millrace.Deadline (Deadline, deadlineAfter, isDeadlineError, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, isDeadlineError, milliseconds, noDeadline)
 import Millrace.Directory (Entry (..), Kind (..), list)
 import Millrace.Internal.Constants.Watches
 import Millrace.Internal.Errors (failure)
@@ -207,7 +207,7 @@ nextEventsBefore deadline watch = handOver (leave . found) $ do
       batch <- readIORef own
       when (null (batchEvents batch) && null (batchRecords batch)) $ do
         receive own deadline
-        soon <- deadlineAfter 2000
+        soon <- deadlineAfter (milliseconds 2)
         modifyIORef' own (\new -> new {batchComplete = soon})
       -- The other half of a rename may come a moment later.
       new <- readIORef own

@@ -4,7 +4,7 @@
 -- deadline passes ends with an 'IOError' of type 'GHC.IO.Exception.TimeExpired' ('isDeadlineError'); no asynchronous
 -- exception is involved, and nothing that was received is lost.
 --
--- > deadline <- deadlineAfter 5000000         -- five seconds for both
+-- > deadline <- deadlineAfter (seconds 5)     -- for both
 -- > greeting <- recvBefore deadline socket 4096
 -- > sendAllBefore deadline socket answer
 --
@@ -13,7 +13,7 @@
 -- >>> import Millrace
 -- >>> import System.IO.Error (tryIOError)
 -- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
--- >>> soon <- deadlineAfter 1000
+-- >>> soon <- deadlineAfter (milliseconds 1)
 -- >>> either isDeadlineError (const False) <$> tryIOError (recvBefore soon here 100)
 -- True
 -- >>> sendAll there "late, but not lost"
@@ -30,18 +30,15 @@ module Millrace.Deadline
     deadlineFromNanoseconds,
     monotonicNanoseconds,
 
-    -- * Limits on the time of one operation
-    TimeLimit,
-    noTimeLimit,
-    microseconds,
-    timeLimitNanoseconds,
+    -- * Durations
+    module Millrace.Duration,
   )
 where
 
 import Data.Word (Word64)
 import GHC.IO.Exception (IOErrorType (TimeExpired))
-import Millrace.Internal.CoreCalls (c_deadline_after, c_now)
-import Millrace.Internal.Units (thousandfold)
+import Millrace.Duration
+import Millrace.Internal.CoreCalls (c_now)
 import System.IO.Error (ioeGetErrorType)
 
 -- | A point on the monotonic clock, or never. Later deadlines are greater.
@@ -60,14 +57,19 @@ instance Show Deadline where
 noDeadline :: Deadline
 noDeadline = Deadline 0
 
--- | The deadline in the given number of microseconds; zero or less is now. Reads the clock. Does not block. O(1).
-deadlineAfter :: Int -> IO Deadline
-deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMicros)
+-- | The deadline in the given time: @deadlineAfter (seconds 5)@. No time is now, and 'unlimited' is 'noDeadline'. Reads
+-- the clock. Does not block. O(1).
+deadlineAfter :: Duration -> IO Deadline
+deadlineAfter delay
+  | delay == unlimited = return noDeadline
+  | otherwise = (\now -> Deadline (if delayNs > maxBound - now then maxBound else now + delayNs)) <$> c_now
+  where
+    delayNs = durationNanoseconds delay
 {-# INLINE deadlineAfter #-}
 
 -- | The deadline that passes first. 'noDeadline' is later than all others.
 --
--- >>> soon <- deadlineAfter 1000
+-- >>> soon <- deadlineAfter (milliseconds 1)
 -- >>> earlier soon noDeadline == soon
 -- True
 earlier :: Deadline -> Deadline -> Deadline
@@ -76,14 +78,14 @@ earlier = min
 -- | Whether a deadline has passed. Reads the clock, unless it is 'noDeadline'. Call it in loops that may never have to
 -- wait: an operation that does not wait does not check its deadline. Does not block. O(1).
 --
--- >>> deadlineAfter 0 >>= hasPassed
+-- >>> deadlineAfter (seconds 0) >>= hasPassed
 -- True
 -- >>> hasPassed noDeadline
 -- False
 hasPassed :: Deadline -> IO Bool
 hasPassed deadline
   | deadline == noDeadline = return False
-  | otherwise = (>= deadline) <$> deadlineAfter 0
+  | otherwise = (>= deadline) . Deadline <$> c_now
 
 -- | Whether an operation ended because its deadline passed. Also true if the peer of a TCP connection stopped answering
 -- and the system gave it up (@ETIMEDOUT@).
@@ -112,22 +114,3 @@ deadlineFromNanoseconds = Deadline
 monotonicNanoseconds :: IO Word64
 monotonicNanoseconds = c_now
 {-# INLINE monotonicNanoseconds #-}
-
--- | How long an operation may wait, or that it may wait for ever. Unlike a 'Deadline' it needs no reading of the clock
--- if the operation does not wait.
-newtype TimeLimit = TimeLimit Word64
-  deriving (Eq)
-
--- | The operation may wait for ever.
-noTimeLimit :: TimeLimit
-noTimeLimit = TimeLimit 0
-
--- | The operation may wait for this number of microseconds. With zero or less it must not wait.
-microseconds :: Int -> TimeLimit
-microseconds micros = TimeLimit (if micros <= 0 then 1 else fromIntegral (thousandfold micros))
-{-# INLINE microseconds #-}
-
--- | The limit in nanoseconds, as the core takes it; 0 for 'noTimeLimit'. "Millrace.Operation" needs it.
-timeLimitNanoseconds :: TimeLimit -> Word64
-timeLimitNanoseconds (TimeLimit ns) = ns
-{-# INLINE timeLimitNanoseconds #-}

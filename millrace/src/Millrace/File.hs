@@ -174,7 +174,7 @@ openFileBefore deadline path mode = inTime deadline "Millrace.File.openFile" pat
 --
 -- >>> import Millrace.Deadline
 -- >>> withFile "page" ForWriting (\file -> writeAt file 0 "text")
--- >>> soon <- deadlineAfter 5000000
+-- >>> soon <- deadlineAfter (seconds 5)
 -- >>> withFile "page" ForReading (\file -> readAtBefore soon file 0 100)
 -- "text"
 -- >>> removeFileBefore soon "page"

@@ -8,7 +8,7 @@
 -- >>> probeBackend Epoll
 -- Nothing
 -- >>> begin <- counters
--- >>> threadDelay 1000
+-- >>> sleep (milliseconds 1)
 -- >>> end <- counters
 -- >>> operations end - operations begin
 -- 1

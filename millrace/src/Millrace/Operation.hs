@@ -68,7 +68,7 @@ import Data.Word (Word8)
 import Foreign.C.Error (Errno (..))
 import Foreign.C.Types (CInt)
 import Foreign.Ptr (Ptr, castPtr)
-import Millrace.Deadline (Deadline, TimeLimit, deadlineNanoseconds, timeLimitNanoseconds)
+import Millrace.Deadline (Deadline, Duration, deadlineNanoseconds, limitNanoseconds)
 import Millrace.Internal.Constants
 import Millrace.Internal.CoreCalls (c_adopt, c_hold, c_is_open, c_release_handle, c_set_deadline)
 import Millrace.Internal.Errors (failure, throwIfFailed)
@@ -237,11 +237,11 @@ before deadline what =
 
 -- | Adds a limit on the time that the operation waits. It works like 'before' with a deadline counted from now, but an
 -- operation that need not wait does not read the clock. If 'before' and 'within' are combined, the outer one counts.
-within :: TimeLimit -> Request r -> Request r
+within :: Duration -> Request r -> Request r
 within limit what =
   what
     { requestFlags = requestFlags what .|. flagWithin,
-      requestTime = timeLimitNanoseconds limit
+      requestTime = limitNanoseconds limit
     }
 {-# INLINE within #-}
 

@@ -65,7 +65,7 @@ import Millrace.Internal.Timer (microsUntil, withTimer)
 import Millrace.Internal.TimerTable (Action (..))
 import Millrace.Timer (threadDelay)
 
--- | How a pool makes, checks and ends its things. Begin with 'poolSettings'. All times are in microseconds.
+-- | How a pool makes, checks and ends its things. Begin with 'poolSettings'.
 data PoolSettings a = PoolSettings
   { -- | Makes a thing. The deadline is that of the thread that needs it. Called without a lock.
     poolMake :: Deadline -> IO a,
@@ -80,13 +80,13 @@ data PoolSettings a = PoolSettings
     -- | The most things that exist. The default is 10.
     poolLimit :: Int,
     -- | How long a thread waits while all things are in use. The default is five seconds.
-    poolWait :: Int,
+    poolWait :: Duration,
     -- | How long a thing may be idle before the pool ends it. The default is a minute.
-    poolIdle :: Int,
+    poolIdle :: Duration,
     -- | A thing is not used again when it is older than this. The default is half an hour.
-    poolAge :: Int,
+    poolAge :: Duration,
     -- | A thing that was idle for less than this is not checked. The default is a tenth of a second.
-    poolUnchecked :: Int
+    poolUnchecked :: Duration
   }
 
 -- | How a use of a thing ended.
@@ -105,10 +105,10 @@ poolSettings maker ender =
       poolKeep = \use _ -> return (use == Returned),
       poolHealthy = const (return True),
       poolLimit = 10,
-      poolWait = 5000000,
-      poolIdle = 60000000,
-      poolAge = 1800000000,
-      poolUnchecked = 100000
+      poolWait = seconds 5,
+      poolIdle = minutes 1,
+      poolAge = minutes 30,
+      poolUnchecked = milliseconds 100
     }
 
 -- | A pool. Any number of threads may use it.
@@ -194,7 +194,7 @@ newPool :: PoolSettings a -> IO (Pool a)
 newPool settings = mask_ $ do
   state <- newIORef (PoolState [] 0 IntMap.empty 0 0 False (Counts 0 0 0 0))
   let sweeping = do
-        threadDelay (max 10000 (min 1000000000 (poolIdle settings `div` 4)))
+        threadDelay (max 10000 (min 1000000000 (durationMicroseconds (poolIdle settings) `div` 4)))
         sweep settings state
         isOver <- isClosed <$> readIORef state
         unless isOver sweeping
@@ -329,9 +329,9 @@ await deadline pool@Pool {poolOf, poolState} number signal = do
 check :: Deadline -> Pool a -> Item a -> IO (Item a)
 check deadline pool@Pool {poolOf, poolState} item = do
   now <- monotonicNanoseconds
-  let isOld = now - born item > micro (poolAge poolOf) || now - lastUsed item > micro (poolIdle poolOf)
+  let isOld = since now (born item) > poolAge poolOf || since now (lastUsed item) > poolIdle poolOf
   healthy <-
-    if isOld || now - lastUsed item < micro (poolUnchecked poolOf)
+    if isOld || since now (lastUsed item) < poolUnchecked poolOf
       then return True
       else (poolHealthy poolOf (content item) `onSync` return False) `onException` putBack pool item
   if healthy && not isOld
@@ -356,7 +356,7 @@ giveBack :: Pool a -> Use -> Item a -> IO ()
 giveBack pool@Pool {poolOf, poolState} use item = do
   keeps <- (poolKeep poolOf use (content item) `onSync` return False) `onException` discard poolOf poolState item
   now <- monotonicNanoseconds
-  if keeps && now - born item <= micro (poolAge poolOf)
+  if keeps && since now (born item) <= poolAge poolOf
     then do
       (capability, _) <- myThreadId >>= threadCapability
       putBack pool item {lastUsed = now, lastCapability = capability}
@@ -412,7 +412,7 @@ allowOneMore reference =
 sweep :: PoolSettings a -> IORef (PoolState a) -> IO ()
 sweep settings reference = mask_ $ do
   now <- monotonicNanoseconds
-  let isOver item = now - lastUsed item > micro (poolIdle settings) || now - born item > micro (poolAge settings)
+  let isOver item = since now (lastUsed item) > poolIdle settings || since now (born item) > poolAge settings
   over <- atomicModifyIORef' reference $ \state ->
     let (old, young) = partition isOver (idle state) in (state {idle = young}, old)
   discardAll settings reference over
@@ -426,8 +426,8 @@ discardAll settings state = foldr (\item others -> discard settings state item `
 count :: IORef (PoolState a) -> (Counts -> Counts) -> IO ()
 count reference change = atomicModifyIORef' reference (\state -> (state {counts = change (counts state)}, ()))
 
-micro :: Int -> Word64
-micro time = 1000 * fromIntegral (max 0 (min 9000000000000000 time))
+since :: Word64 -> Word64 -> Duration
+since now moment = nanoseconds (fromIntegral (now - moment))
 
 -- Runs the second action if the first one throws a synchronous exception. Asynchronous exceptions pass.
 onSync :: IO b -> IO b -> IO b

@@ -32,7 +32,7 @@
 --
 -- >>> import Control.Concurrent (newEmptyMVar, takeMVar)
 -- >>> import Millrace
--- >>> day <- simulate (calm 1) (threadDelay 86400000000)
+-- >>> day <- simulate (calm 1) (sleep (hours 24))
 -- >>> outcomeNanoseconds day `div` 1000000000
 -- 86400
 -- >>> stuck <- simulate (calm 1) (newEmptyMVar >>= takeMVar :: IO ())
@@ -103,6 +103,7 @@ import Foreign.Marshal.Array (peekArray)
 import Foreign.Marshal.Utils (fillBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
+import Millrace.Duration (Duration, durationNanoseconds, microseconds, milliseconds, seconds)
 import Millrace.Internal.CallbackQueue (WaitingCallbacks (..))
 import Millrace.Internal.Constants
 import Millrace.Internal.CoreCalls
@@ -112,7 +113,7 @@ import Millrace.Internal.Simulation.MachineCalls hiding (Plan)
 import qualified Millrace.Internal.Simulation.MachineCalls as Foreign
 import Millrace.Internal.SystemError (prepareSystemErrors, systemError)
 import Millrace.Internal.Timer
-import Millrace.Internal.Units (saturatedWord, thousandfold)
+import Millrace.Internal.Units (saturatedWord)
 import System.IO.Unsafe (unsafePerformIO)
 import System.Mem (performMajorGC, performMinorGC)
 
@@ -164,11 +165,11 @@ data Plan = Plan
     -- datagram and a call on a path count as one operation each.
     planFaults :: [(Int, Fault)],
     -- | The longest 'Delay', 'Overtaken' and 'LateCancel'.
-    planDelayMicros :: Int,
+    planDelay :: Duration,
     -- | How long a 'Stall' lasts.
-    planStallMicros :: Int,
+    planStall :: Duration,
     -- | The latency from one end of a connection to the other.
-    planLatencyMicros :: Int,
+    planLatency :: Duration,
     -- | The rate of each direction of a connection; 0 for no limit.
     planBytesPerSecond :: Int,
     -- | How many unreceived bytes a direction can hold; 0 for 208 KiB. Of this and of all other numbers, negative ones
@@ -192,9 +193,9 @@ calm seed =
     { planSeed = seed,
       planFaultRates = [],
       planFaults = [],
-      planDelayMicros = 10000,
-      planStallMicros = 30000000,
-      planLatencyMicros = 0,
+      planDelay = milliseconds 10,
+      planStall = seconds 30,
+      planLatency = mempty,
       planBytesPerSecond = 0,
       planBufferBytes = 212992,
       planDiskBytes = 0,
@@ -208,7 +209,7 @@ troubled :: Word64 -> Plan
 troubled seed =
   (calm seed)
     { planFaultRates = [(fault, rate (fromEnum fault)) | fault <- [minBound .. LateCancel]],
-      planLatencyMicros = [0, 50, 2000, 80000] !! below 4 20,
+      planLatency = [mempty, microseconds 50, milliseconds 2, milliseconds 80] !! below 4 20,
       planBytesPerSecond = [0, 0, 10000000, 200000] !! below 4 21,
       planBufferBytes = [212992, 65536, 4096, 600] !! below 4 22,
       planReorders = below 2 23 == 1
@@ -237,9 +238,9 @@ withPlan what use = allocaBytes planSize $ \memory -> allocaBytes (max 1 (length
     pokeByteOff planned (i * plannedSize + plannedFault) (fromIntegral (faultCode fault) :: Word32)
   pokeByteOff memory planPlanned (planned :: Ptr Word8)
   pokeByteOff memory planPlannedCount (fromIntegral (length faults) :: Word64)
-  pokeByteOff memory planDelayMax (nanoseconds planDelayMicros)
-  pokeByteOff memory planStallTime (nanoseconds planStallMicros)
-  pokeByteOff memory planLatencyTime (nanoseconds planLatencyMicros)
+  pokeByteOff memory planDelayMax (nanosecondsOf planDelay)
+  pokeByteOff memory planStallTime (nanosecondsOf planStall)
+  pokeByteOff memory planLatencyTime (nanosecondsOf planLatency)
   pokeByteOff memory planRate (natural (planBytesPerSecond what))
   pokeByteOff memory planBuffer (saturatedWord (planBufferBytes what))
   pokeByteOff memory planDisk (natural (planDiskBytes what))
@@ -250,7 +251,8 @@ withPlan what use = allocaBytes planSize $ \memory -> allocaBytes (max 1 (length
   where
     faults = sortOn fst (planFaults what)
     faultCode fault = fromEnum fault + 1
-    nanoseconds field = fromIntegral (thousandfold (field what)) :: Word64
+    -- Half of what there is, because the machine adds times to its clock.
+    nanosecondsOf field = min (maxBound `quot` 2) (durationNanoseconds (field what)) :: Word64
     natural number = fromIntegral (max 0 number) :: Word64
     flag value = if value then 1 else 0 :: Word8
 

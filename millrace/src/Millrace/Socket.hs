@@ -123,13 +123,13 @@ import Foreign.Marshal.Array (allocaArray, peekArray)
 import Foreign.Marshal.Utils (fillBytes, with)
 import Foreign.Ptr (Ptr, plusPtr)
 import Foreign.Storable (Storable, peek, peekByteOff, sizeOf)
-import Millrace.Deadline (Deadline, deadlineAfter, hasPassed, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, hasPassed, milliseconds, noDeadline)
 import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants
 import Millrace.Internal.CoreCalls
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
-import Millrace.Internal.Units (saturated, thousandfold)
+import Millrace.Internal.Units (saturated)
 import Millrace.Operation
 import Millrace.Socket.ByteString (recvBuf, sendBuf)
 import Network.Socket
@@ -334,7 +334,7 @@ gracefulClose :: Socket -> Int -> IO ()
 gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
   where
     linger = do
-      deadline <- deadlineAfter (thousandfold waitMillis)
+      deadline <- deadlineAfter (milliseconds waitMillis)
       void (setDeadline handle Reading noDeadline)
       perform (shutdownRequest handle ShutdownSend)
         >>= either (const (return ())) (\() -> allocaBytes size (drain deadline))
@@ -365,7 +365,7 @@ isQuiet s =
 -- 'IOError' for a closed socket. Does not block.
 --
 -- > serve connection = do
--- >   deadlineAfter 10000000 >>= setReadDeadline connection     -- ten seconds for each request
+-- >   deadlineAfter (seconds 10) >>= setReadDeadline connection     -- ten seconds for each request
 -- >   request <- recv connection 4096
 -- >   unless (ByteString.null request) (answer connection request >> serve connection)
 setReadDeadline :: Socket -> Deadline -> IO ()

@@ -8,9 +8,10 @@
 -- 3. Setting, moving and cancelling a timer take constant time.
 --
 -- >>> import Control.Concurrent (MVar, newEmptyMVar, putMVar, takeMVar)
--- >>> timeout 1000 (threadDelay 60000000)
+-- >>> import Millrace.Duration
+-- >>> timeoutAfter (milliseconds 1) (sleep (minutes 1))
 -- Nothing
--- >>> timeout 60000000 (return "done")
+-- >>> timeoutAfter (minutes 1) (return "done")
 -- Just "done"
 -- >>> manager <- getSystemTimerManager
 -- >>> fired <- newEmptyMVar :: IO (MVar String)
@@ -20,7 +21,9 @@
 -- "fired"
 module Millrace.Timer
   ( -- * Threads
+    sleep,
     threadDelay,
+    timeoutAfter,
     timeout,
     liftableTimeout,
     Timeout,
@@ -60,12 +63,19 @@ import Control.Monad (unless, void, when)
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import qualified Data.Map.Strict as Map
 import Millrace.Deadline (Deadline)
+import Millrace.Duration
 import Millrace.Internal.InTime (inTime)
 import Millrace.Internal.Timer
 import Millrace.Internal.TimerTable (Action (..))
 import System.IO.Unsafe (unsafePerformIO)
 
--- | Suspends the thread for at least the given number of microseconds; zero or less only yields. Interruptible.
+-- | Suspends the thread for at least the given time. No time only yields. Interruptible.
+sleep :: Duration -> IO ()
+sleep time = threadDelay (durationMicroseconds time)
+{-# INLINE sleep #-}
+
+-- | Suspends the thread for at least the given number of microseconds, as base's does; 'sleep' takes a 'Duration'. Zero
+-- or less only yields. Interruptible.
 threadDelay :: Int -> IO ()
 threadDelay !delayMicros = mask_ $ do
   woken <- newEmptyMVar
@@ -86,27 +96,32 @@ instance Exception Timeout where
   toException = asyncExceptionToException
   fromException = asyncExceptionFromException
 
--- | Runs an action, and interrupts it after the given number of microseconds; the result is then 'Nothing'. A negative
--- number is no limit; zero returns 'Nothing' at once. After it has returned, its exception can no longer arrive. It can
+-- | Runs an action, and interrupts it after the given time; the result is then 'Nothing'. No time returns 'Nothing' at
+-- once. After it has returned, its exception can no longer arrive. It can
 -- be nested, and works with @bracket@: if the action was interrupted, the result is 'Nothing', however long the
 -- clean-up takes.
 --
 -- For operations on sockets a deadline ("Millrace.Deadline") is cheaper, and involves no asynchronous exception.
-timeout :: Int -> IO a -> IO (Maybe a)
-timeout limitMicros action = liftableTimeout limitMicros (const action)
+timeoutAfter :: Duration -> IO a -> IO (Maybe a)
+timeoutAfter limit action = liftableTimeout limit (const action)
 
--- | Runs an action with a limit on its time, as 'timeout' does. The action may find that it needs longer: it gets
+-- | 'timeoutAfter' with a number of microseconds, as base's 'System.Timeout.timeout' takes it. A negative number is no
+-- limit.
+timeout :: Int -> IO a -> IO (Maybe a)
+timeout limitMicros = timeoutAfter (if limitMicros < 0 then unlimited else microseconds limitMicros)
+
+-- | Runs an action with a limit on its time, as 'timeoutAfter' does. The action may find that it needs longer: it gets
 -- another action, which removes the limit unless it has already passed.
 --
--- > liftableTimeout 1000000 (\lift -> do { answer <- ask; when (isLong answer) lift; receive answer })
-liftableTimeout :: Int -> (IO () -> IO a) -> IO (Maybe a)
-liftableTimeout limitMicros action
-  | limitMicros < 0 = Just <$> action (return ())
-  | limitMicros == 0 = return Nothing
+-- > liftableTimeout (seconds 1) (\lift -> do { answer <- ask; when (isLong answer) lift; receive answer })
+liftableTimeout :: Duration -> (IO () -> IO a) -> IO (Maybe a)
+liftableTimeout limit action
+  | limit == unlimited = Just <$> action (return ())
+  | limit == mempty = return Nothing
   | otherwise = mask $ \restore -> do
     caller <- myThreadId
     lock <- newEmptyMVar
-    timer <- startTimer limitMicros (Perform (expire caller lock))
+    timer <- startTimer (durationMicroseconds limit) (Perform (expire caller lock))
     -- 'Just' is made in masked state: see 'Millrace.Internal.Park.handOver'.
     result <-
       (Just <$> restore (action (mask_ (void (stopTimer timer))))) `catch` \problem -> do
@@ -173,8 +188,8 @@ disarm timer lock = do
 --
 -- >>> import Millrace.Deadline
 -- >>> import System.IO.Error (tryIOError)
--- >>> soon <- deadlineAfter 10000
--- >>> either isDeadlineError (const False) <$> tryIOError (finishBefore soon (threadDelay 60000000))
+-- >>> soon <- deadlineAfter (milliseconds 10)
+-- >>> either isDeadlineError (const False) <$> tryIOError (finishBefore soon (sleep (minutes 1)))
 -- True
 finishBefore :: Deadline -> IO a -> IO a
 finishBefore deadline = finishBeforeOr deadline (\_ -> return ())
@@ -185,7 +200,7 @@ finishBefore deadline = finishBeforeOr deadline (\_ -> return ())
 finishBeforeOr :: Deadline -> (a -> IO ()) -> IO a -> IO a
 finishBeforeOr deadline = inTime deadline "Millrace.Timer.finishBefore" "an action"
 
--- | Makes a variable that becomes 'True' after the given number of microseconds.
+-- | Makes a variable that becomes 'True' after the given number of microseconds, as stm's does.
 registerDelay :: Int -> IO (TVar Bool)
 registerDelay !delayMicros = do
   variable <- newTVarIO False

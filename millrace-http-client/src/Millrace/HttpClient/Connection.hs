@@ -81,14 +81,14 @@ tlsLink secured =
 -- | For @http@.
 connectPlain :: Settings -> Maybe HostAddress -> String -> Int -> IO Connection
 connectPlain settings known host port = do
-  deadline <- deadlineIn (connectLimit (limits settings))
+  deadline <- deadlineAfter (connectLimit (limits settings))
   bracketOnError (open settings deadline known host port) Socket.close (connectionOf settings . plainLink)
 
 -- | For @https@.
 connectTls :: Settings -> IO ClientContext -> Maybe HostAddress -> String -> Int -> IO Connection
 connectTls settings getContext known host port = do
   context <- getContext
-  deadline <- deadlineIn (connectLimit (limits settings))
+  deadline <- deadlineAfter (connectLimit (limits settings))
   bracketOnError (open settings deadline known host port) Socket.close (secure settings deadline context host)
 
 -- | For @https@ through a proxy: what to send to it, how to check its answer, the server's name, the server's address,
@@ -105,7 +105,7 @@ connectTlsThroughProxy ::
   IO Connection
 connectTlsThroughProxy settings getContext request check server _ proxy port = do
   context <- getContext
-  deadline <- deadlineIn (connectLimit (limits settings))
+  deadline <- deadlineAfter (connectLimit (limits settings))
   bracketOnError (open settings deadline Nothing proxy port) Socket.close $ \raw -> do
     Socket.sendAllBefore deadline raw request
     askProxy deadline raw check
@@ -159,7 +159,7 @@ connectionOf settings link = do
     receive isAnswered sendingFailed = do
       -- http-client ignores errors while it sends, and waits for a response. After these none will come.
       readIORef sendingFailed >>= mapM_ throwIO
-      deadline <- deadlineIn (receiveLimit (limits settings))
+      deadline <- deadlineAfter (receiveLimit (limits settings))
       bytes <- linkReceive link deadline 16384
       bytes <$ writeIORef isAnswered True
     -- Before a further request: if the server has closed the connection meanwhile, or if anything has come that was not
@@ -175,7 +175,7 @@ connectionOf settings link = do
           failing
             sendingFailed
             (ended `ioeSetErrorString` "the server has closed the connection, or has sent something unasked")
-      deadline <- deadlineIn (sendLimit (limits settings))
+      deadline <- deadlineAfter (sendLimit (limits settings))
       linkSend link deadline bytes `catch` \problem -> do
         when (isDeadlineError problem) $ failing sendingFailed problem
         throwIO (problem :: IOException)

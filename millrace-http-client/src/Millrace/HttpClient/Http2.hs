@@ -96,7 +96,7 @@ data Settings = Settings
     -- | Bytes of a request that are held until the server takes them.
     unsentBytesMax :: !Int,
     -- | For each part of a request to be taken by the system.
-    sendLimit :: !TimeLimit,
+    sendLimit :: !Duration,
     -- | After this many microseconds of silence, while there is work, PING is sent; after as many more the connection
     -- ends.
     pingMicros :: !Int
@@ -111,7 +111,7 @@ defaultSettings =
       connectionWindowBytes = 1048576,
       headBytesMax = 65536,
       unsentBytesMax = 65536,
-      sendLimit = microseconds 60000000,
+      sendLimit = minutes 1,
       pingMicros = 15000000
     }
 
@@ -291,14 +291,9 @@ writeAll settings connection = do
       bytes <- collect (connectionEngine connection)
       distribute connection
       unless (ByteString.null bytes) $ do
-        deadline <- deadlineIn (sendLimit settings)
+        deadline <- deadlineAfter (sendLimit settings)
         transportSend (connectionTransport connection) deadline bytes
         burst
-
-deadlineIn :: TimeLimit -> IO Deadline
-deadlineIn limit
-  | limit == noTimeLimit = return noDeadline
-  | otherwise = (\now -> deadlineFromNanoseconds (now + timeLimitNanoseconds limit)) <$> monotonicNanoseconds
 
 -- Looks once in every 'pingMicros' whether bytes have come.
 sendPings :: Settings -> Connection -> IO ()

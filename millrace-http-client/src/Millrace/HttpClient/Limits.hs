@@ -4,7 +4,6 @@
 module Millrace.HttpClient.Limits
   ( Limits (..),
     defaultLimits,
-    deadlineIn,
   )
 where
 
@@ -15,20 +14,14 @@ import Millrace.Deadline
 data Limits = Limits
   { -- | For a connection to be ready: the name is looked up, an address answers, a proxy agrees, and the handshake of
     -- TLS is done.
-    connectLimit :: !TimeLimit,
+    connectLimit :: !Duration,
     -- | For each part of a response: it counts from one received part to the next one, and from the request to the
     -- first one.
-    receiveLimit :: !TimeLimit,
+    receiveLimit :: !Duration,
     -- | For each part of a request to be taken by the system, whose buffer empties when the server receives.
-    sendLimit :: !TimeLimit
+    sendLimit :: !Duration
   }
 
 -- | 30 seconds for a connection, and no limit for the rest.
 defaultLimits :: Limits
-defaultLimits = Limits {connectLimit = microseconds 30000000, receiveLimit = noTimeLimit, sendLimit = noTimeLimit}
-
--- | The deadline of an operation that begins now.
-deadlineIn :: TimeLimit -> IO Deadline
-deadlineIn limit
-  | limit == noTimeLimit = return noDeadline
-  | otherwise = (\now -> deadlineFromNanoseconds (now + timeLimitNanoseconds limit)) <$> monotonicNanoseconds
+defaultLimits = Limits {connectLimit = seconds 30, receiveLimit = unlimited, sendLimit = unlimited}

@@ -38,7 +38,7 @@ import Data.Primitive.ByteArray (MutableByteArray, readByteArray, writeByteArray
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eTIMEDOUT)
 import Foreign.Ptr (castPtr, plusPtr)
-import Millrace.Deadline (Deadline, deadlineAfter, earlier, hasPassed, monotonicNanoseconds, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, earlier, hasPassed, microseconds, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Transport
@@ -167,7 +167,7 @@ slice :: Delivery -> IO TimeLimit
 slice delivery
   | limit == noDeadline = return (Within sliceMicros)
   | sliceMicros == 0 = return (Before limit)
-  | otherwise = Before . earlier limit <$> deadlineAfter sliceMicros
+  | otherwise = Before . earlier limit <$> deadlineAfter (microseconds sliceMicros)
   where
     limit = deliveryLimit delivery
     sliceMicros = paceSliceMicros (deliveryPace delivery)
@@ -221,7 +221,7 @@ persist delivery (Transfer count attemptFrom progress) start = do
           Failed errno -> throwIO (failed delivery errno)
           TimedOut
             | acknowledged > 0 -> checkLimit >> go now now left done
-            | silenceMicros > 0 && now - quietSince >= nanoseconds silenceMicros -> tooSlow
+            | silenceMicros > 0 && now - quietSince >= nanosecondsOf silenceMicros -> tooSlow
             | otherwise -> checkLimit >> go quietSince now left done
     transport = deliveryTransport delivery
     silenceMicros = paceSilenceMicros (deliveryPace delivery)
@@ -230,13 +230,13 @@ persist delivery (Transfer count attemptFrom progress) start = do
       isLate <- hasPassed (deliveryLimit delivery)
       when isLate tooSlow
 
-nanoseconds :: Int -> Word64
-nanoseconds micros = 1000 * fromIntegral micros
+nanosecondsOf :: Int -> Word64
+nanosecondsOf micros = 1000 * fromIntegral micros
 
 -- Counts only time spent waiting, not time spent working.
 measure :: Delivery -> Word64 -> Int -> IO ()
 measure delivery elapsed acknowledged = case paceRate (deliveryPace delivery) of
-  Just (Rate bytes windowMicros) | elapsed >= nanoseconds 1000 -> do
+  Just (Rate bytes windowMicros) | elapsed >= nanosecondsOf 1000 -> do
     let Window counts index = deliveryWindow delivery
     waited <- (+ fromIntegral (elapsed `quot` 1000)) <$> readByteArray counts index
     moved <- (+ acknowledged) <$> readByteArray counts (index + 1)
@@ -253,12 +253,12 @@ measure delivery elapsed acknowledged = case paceRate (deliveryPace delivery) of
 linger :: Transport -> Int -> IO ()
 linger transport micros = void . (try :: IO () -> IO (Either SomeException ())) $ do
   endSending transport
-  limit <- deadlineAfter micros
+  limit <- deadlineAfter (microseconds micros)
   drain limit lingerBytes
   where
     drain :: Deadline -> Int -> IO ()
     drain limit left = when (left > 0) $ do
-      pause <- deadlineAfter lingerPauseMicros
+      pause <- deadlineAfter (microseconds lingerPauseMicros)
       bytes <- receiveBytes transport (earlier limit pause) lingerPiece
       -- A client that never stops sending would keep this thread running until it is preempted, and again after that.
       unless (B.null bytes) (yield >> drain limit (left - B.length bytes))

@@ -27,7 +27,7 @@ import Control.Monad (unless, void, when)
 import Data.IORef
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
-import Millrace.Deadline (Deadline, deadlineAfter, hasPassed)
+import Millrace.Deadline (Deadline, deadlineAfter, hasPassed, microseconds, seconds)
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 
 -- | A map whose entries expire after a fixed time.
@@ -77,7 +77,7 @@ remember :: Ord key => Expiring key a -> key -> Int -> a -> IO ()
 remember expiring key weight value
   | remembersNothing expiring = discard expiring value
   | otherwise = mask_ $ do
-    end <- deadlineAfter (lifeMicros expiring)
+    end <- deadlineAfter (microseconds (lifeMicros expiring))
     atomicModifyIORef' (content expiring) (insert (weightMax expiring) key (ExpiringEntry end weight value))
       >>= mapM_ (discard expiring)
     scheduleSweep expiring
@@ -106,7 +106,7 @@ scheduleSweep expiring = do
 
 sweep :: Expiring key a -> IO ()
 sweep expiring = mask_ $ do
-  now <- deadlineAfter 0
+  now <- deadlineAfter (seconds 0)
   (atomicModifyIORef' (content expiring) (forgetDead now) >>= mapM_ (discard expiring)) `finally` goOn
   where
     goOn = do

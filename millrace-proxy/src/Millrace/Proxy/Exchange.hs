@@ -16,7 +16,7 @@ module Millrace.Proxy.Exchange
     sendRequest,
     withSender,
     receiveHead,
-    deadlineIn,
+    deadlineAfter,
     awaitFrom,
     receiveFrom,
     problem,
@@ -129,12 +129,6 @@ noteClient exchange = unless (isSecure request) (getPresence request >>= writeIO
 problem :: Exchange -> Cause -> Problem
 problem exchange = Problem (Just (exchangeTarget exchange))
 
--- | The deadline of an action that begins now and has this limit.
-deadlineIn :: TimeLimit -> IO Deadline
-deadlineIn limit
-  | limit == noTimeLimit = return noDeadline
-  | otherwise = (\now -> deadlineFromNanoseconds (now + timeLimitNanoseconds limit)) <$> monotonicNanoseconds
-
 -- | Catches all but asynchronous exceptions.
 synchronously :: IO a -> IO (Either SomeException a)
 synchronously = tryJust (\failure -> if isAsynchronous failure then Nothing else Just failure)
@@ -244,9 +238,9 @@ sendRequest exchange source bytes body = case body of
     sentAt = writeIORef (exchangeSent exchange) . Just
 
 -- The time for which the first bytes are awaited without watching the client.
-momentOf :: Exchange -> Word64 -> TimeLimit
+momentOf :: Exchange -> Word64 -> Duration
 momentOf exchange now =
-  microseconds (fromIntegral (min untilEnd (momentWithin (firstByteLimit (exchangeLimits exchange))) `quot` 1000))
+  nanoseconds (fromIntegral (min untilEnd (momentWithin (firstByteLimit (exchangeLimits exchange)))))
   where
     untilEnd = if exchangeEnd exchange == noDeadline then maxBound else end - min now end
     end = deadlineNanoseconds (exchangeEnd exchange)
@@ -257,7 +251,7 @@ noteSent exchange = monotonicNanoseconds >>= writeIORef (exchangeSent exchange) 
 
 send :: Exchange -> [ByteString] -> IO ()
 send exchange pieces = do
-  deadline <- earlier (exchangeEnd exchange) <$> deadlineIn (sendLimit (exchangeLimits exchange))
+  deadline <- earlier (exchangeEnd exchange) <$> deadlineAfter (sendLimit (exchangeLimits exchange))
   outcome <- synchronously (linkSend (exchangeLink exchange) deadline pieces)
   case outcome of
     Right () -> return ()
@@ -369,7 +363,7 @@ awaitFrom exchange wait receive = do
           endOf (watchingClient (probing firstProbe (earlier (endAfter (max begin at)) (exchangeEnd exchange))))
         (Just _, _) -> endOf (watchingClient (receiveUntil (endAfter begin)))
     endAfter begin =
-      if limit == noTimeLimit then noDeadline else deadlineFromNanoseconds (begin + timeLimitNanoseconds limit)
+      if limit == unlimited then noDeadline else deadlineFromNanoseconds (begin + durationNanoseconds limit)
     endOf action = do
       outcome <- action
       case outcome of
@@ -407,8 +401,8 @@ awaitFrom exchange wait receive = do
         (Nothing, Left failure) -> throwIO (problem exchange (causeOf failure))
 
 -- The nanoseconds of a moment, or of the limit if that is shorter.
-momentWithin :: TimeLimit -> Word64
-momentWithin limit = if limit == noTimeLimit then moment else min moment (timeLimitNanoseconds limit)
+momentWithin :: Duration -> Word64
+momentWithin limit = min moment (durationNanoseconds limit)
   where
     moment = 50000000
 

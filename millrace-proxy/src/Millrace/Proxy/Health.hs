@@ -50,7 +50,7 @@ watchHealth settings secured check member = go (0 :: Int) (0 :: Int)
 
 ask :: Settings -> Secured -> ActiveCheck -> Member -> IO ()
 ask settings secured check member = do
-  deadline <- deadlineAfter (checkLimitMicros check)
+  deadline <- deadlineAfter (microseconds (checkLimitMicros check))
   status <- mask $ \restore -> do
     (link, version) <- connectLink deadline secured target
     case version of

@@ -61,7 +61,7 @@ data Link = Link
     linkSend :: !(Deadline -> [ByteString] -> IO ()),
     -- | Sends bytes without waiting, and then receives as 'linkReceive' does, within a time limit. A plain socket does
     -- both in one operation.
-    linkAsk :: !(TimeLimit -> ByteString -> IO Asked),
+    linkAsk :: !(Duration -> ByteString -> IO Asked),
     -- | Tells the target that nothing more will be sent.
     linkEndSending :: !(IO ()),
     linkClose :: !(IO ()),
@@ -173,7 +173,7 @@ tlsLink secured =
   where
     raw = Tls.connectionSocket secured
 
-ask :: Socket -> TimeLimit -> ByteString -> IO Asked
+ask :: Socket -> Duration -> ByteString -> IO Asked
 ask raw limit bytes
   | size > borrowedSize = return (AskedInPart 0)
   | otherwise = mask_ $ do

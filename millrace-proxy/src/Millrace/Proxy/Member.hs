@@ -19,7 +19,7 @@ import Control.Monad (unless)
 import Data.ByteString (ByteString)
 import Data.IORef
 import Data.Word (Word64)
-import Millrace.Deadline (microseconds, monotonicNanoseconds, timeLimitNanoseconds)
+import Millrace.Deadline (durationNanoseconds, microseconds, monotonicNanoseconds)
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Settings (Limits (..))
 import Millrace.Proxy.SharedConnections
@@ -72,7 +72,7 @@ noteFailure limits member = do
      in ( Failures
             failures
             ( if failures >= failuresMax limits
-                then now + timeLimitNanoseconds (microseconds (leftOutMicros limits))
+                then now + durationNanoseconds (microseconds (leftOutMicros limits))
                 else end
             ),
           ()

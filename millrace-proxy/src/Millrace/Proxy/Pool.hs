@@ -20,7 +20,7 @@ import Control.Monad (filterM, forM_, join, unless)
 import Data.IORef
 import Data.List (partition)
 import Data.Word (Word64)
-import Millrace.Deadline (microseconds, monotonicNanoseconds, timeLimitNanoseconds)
+import Millrace.Deadline (durationNanoseconds, microseconds, monotonicNanoseconds)
 import Millrace.Proxy.Link (Link (..))
 import Millrace.Proxy.PerCapability
 
@@ -48,7 +48,7 @@ newPool count micros = do
     Pool
       { poolStacks = stacks,
         poolMax = (max 0 count + capabilities - 1) `div` capabilities,
-        poolNanoseconds = timeLimitNanoseconds (microseconds micros)
+        poolNanoseconds = durationNanoseconds (microseconds micros)
       }
 
 -- | Takes a connection on which nothing has happened since it was kept. The caller must close it. Does not block.

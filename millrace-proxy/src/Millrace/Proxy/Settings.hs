@@ -20,7 +20,7 @@ where
 
 import Data.ByteString (ByteString)
 import Data.Maybe (fromMaybe)
-import Millrace.Deadline (TimeLimit, microseconds, noTimeLimit)
+import Millrace.Deadline (Duration, hours, minutes, seconds, unlimited)
 import Millrace.Http.FieldSyntax (hostText)
 import Millrace.Proxy.Problem (Problem, problemResponse)
 import Millrace.Proxy.Target (Target)
@@ -116,17 +116,17 @@ byClient = fromMaybe "unix" . hostText . remoteHost
 -- | The limits of a proxy: how long it waits, and how much it keeps. After a time limit the answer is 504.
 data Limits = Limits
   { -- | For a connection to be ready: the name is looked up, an address answers, the handshake of TLS is done.
-    connectLimit :: !TimeLimit,
+    connectLimit :: !Duration,
     -- | For each part of a request to be taken.
-    sendLimit :: !TimeLimit,
+    sendLimit :: !Duration,
     -- | From the end of the request to the first byte of the response.
-    firstByteLimit :: !TimeLimit,
+    firstByteLimit :: !Duration,
     -- | Between two parts of a response.
-    betweenBytesLimit :: !TimeLimit,
+    betweenBytesLimit :: !Duration,
     -- | For all of it, tunnels excepted.
-    wholeLimit :: !TimeLimit,
+    wholeLimit :: !Duration,
     -- | The time for which a tunnel, such as a WebSocket, may be silent in both directions.
-    tunnelLimit :: !TimeLimit,
+    tunnelLimit :: !Duration,
     -- | The number of unused connections that are kept for each target.
     keptConnections :: !Int,
     -- | The time for which an unused connection is kept, in microseconds. Should be less than the targets keep theirs.
@@ -148,12 +148,12 @@ data Limits = Limits
 defaultLimits :: Limits
 defaultLimits =
   Limits
-    { connectLimit = microseconds 10000000,
-      sendLimit = microseconds 60000000,
-      firstByteLimit = microseconds 60000000,
-      betweenBytesLimit = microseconds 60000000,
-      wholeLimit = noTimeLimit,
-      tunnelLimit = microseconds 3600000000,
+    { connectLimit = seconds 10,
+      sendLimit = minutes 1,
+      firstByteLimit = minutes 1,
+      betweenBytesLimit = minutes 1,
+      wholeLimit = unlimited,
+      tunnelLimit = hours 1,
       keptConnections = 128,
       keptMicros = 50000000,
       failuresMax = 3,

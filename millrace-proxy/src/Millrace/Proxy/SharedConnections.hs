@@ -23,7 +23,7 @@ import Control.Monad (filterM, forM_, join, unless, void, when)
 import Data.ByteString (ByteString)
 import Data.IORef
 import Data.Word (Word64)
-import Millrace.Deadline (Deadline, deadlineFromNanoseconds, microseconds, monotonicNanoseconds, timeLimitNanoseconds)
+import Millrace.Deadline (Deadline, deadlineFromNanoseconds, durationNanoseconds, microseconds, monotonicNanoseconds)
 import Millrace.HttpClient.Http2
 import Millrace.Proxy.Link (Link (..), Version (..))
 import Millrace.Proxy.PerCapability
@@ -53,7 +53,7 @@ data ConnectionPhase = InUse | Over
 newShared :: Int -> IO Shared
 newShared micros = do
   slots <- newPerCapability (Slot [] [] Nothing InUse)
-  Shared slots (timeLimitNanoseconds (microseconds micros)) <$> newIORef Nothing
+  Shared slots (durationNanoseconds (microseconds micros)) <$> newIORef Nothing
 
 -- | The version that the target spoke last. 'Nothing': it is not known yet.
 knownVersion :: Shared -> IO (Maybe Version)

@@ -51,7 +51,7 @@ passOnStream settings secured forwarded member = case composeFields scheme outgo
       (Absent, Nothing) -> Http2.NothingFollows
       _ -> Http2.BodyFollows
     attempt left fields = mask $ \restore -> do
-      deadline <- earlier (forwardedDeadline forwarded) <$> deadlineIn (connectLimit (limits settings))
+      deadline <- earlier (forwardedDeadline forwarded) <$> deadlineAfter (connectLimit (limits settings))
       got <-
         synchronously
           (beginShared (memberShared member) deadline (connectShared settings secured member) fits fields part)
@@ -102,7 +102,7 @@ sensible (name, value) =
 -- | Opens a connection to a target. 'Nothing': the target has chosen HTTP\/1.1; then the connection is in its pool.
 connectShared :: Settings -> Secured -> Member -> IO (Maybe Http2.Connection)
 connectShared settings secured member = mask $ \restore -> do
-  deadline <- deadlineIn (connectLimit (limits settings))
+  deadline <- deadlineAfter (connectLimit (limits settings))
   (link, version) <- restore (connectLink deadline secured (memberTarget member))
   case version of
     Version1 -> Nothing <$ keepLink (memberPool member) link

@@ -43,7 +43,7 @@ switchingHead protocol found =
 -- which has the time of the limit, or 30 seconds, for each further part. A tunnel that is silent in both directions for
 -- the limit ends. The caller must close the link. Throws a 'Problem' if the target breaks the connection, so that
 -- the client does not take that for an end.
-passBothWays :: TimeLimit -> Target -> Link -> ByteString -> IO ByteString -> (ByteString -> IO ()) -> IO ()
+passBothWays :: Duration -> Target -> Link -> ByteString -> IO ByteString -> (ByteString -> IO ()) -> IO ()
 passBothWays limit target link first receive send = do
   unless (ByteString.null first) (send first)
   tunnel <- Tunnel link <$> (monotonicNanoseconds >>= newIORef) <*> newIORef Speaking
@@ -78,13 +78,13 @@ fromClient tunnel receive = do
   where
     link = tunnelLink tunnel
 
-fromTarget :: TimeLimit -> Target -> Tunnel -> (ByteString -> IO ()) -> IO ()
+fromTarget :: Duration -> Target -> Tunnel -> (ByteString -> IO ()) -> IO ()
 fromTarget limit target tunnel send = do
   client <- readIORef (tunnelClient tunnel)
   moved <- readIORef (tunnelLastMoved tunnel)
   now <- monotonicNanoseconds
   let silence
-        | limit /= noTimeLimit = timeLimitNanoseconds limit
+        | limit /= unlimited = durationNanoseconds limit
         | client /= Speaking = 30000000000
         | otherwise = maxBound
       -- Looks now and then whether the client has ended.

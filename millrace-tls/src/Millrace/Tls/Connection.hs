@@ -66,7 +66,7 @@ import Data.Word (Word8)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (Ptr, castPtr)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
-import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, microseconds, noDeadline)
 import qualified Millrace.Socket as Socket
 import Millrace.Socket.Borrowed (borrowedBytes, borrowedSize, giveBack)
 import Millrace.Tls.Internal.TlsConnection hiding (attemptSend, attemptSendFile, endSending, receiveBorrowed)
@@ -203,7 +203,7 @@ gracefulClose :: Connection -> Int -> IO ()
 gracefulClose connection millis = linger `finally` close connection
   where
     linger = do
-      deadline <- deadlineAfter (1000 * max 0 (min (maxBound `quot` 1000) millis))
+      deadline <- deadlineAfter (microseconds (1000 * max 0 (min (maxBound `quot` 1000) millis)))
       endSendingBefore deadline connection `catch` ignore
       Socket.gracefulClose (connectionSocket connection) millis
     ignore :: IOException -> IO ()

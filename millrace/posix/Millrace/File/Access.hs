@@ -346,7 +346,7 @@ lockFile = lockFileBefore noDeadline
 -- >>> let open = openFileWith "lock" ReadWrite [CreateWith (Permissions 0o600)]
 -- >>> (here, there) <- (,) <$> open <*> open
 -- >>> lockFile here Sole
--- >>> soon <- deadlineAfter 10000
+-- >>> soon <- deadlineAfter (milliseconds 10)
 -- >>> either isDeadlineError (const False) <$> tryIOError (lockFileBefore soon there Sole)
 -- True
 -- >>> mapM_ closeFile [here, there] >> removeFile "lock"

@@ -70,7 +70,7 @@ import Foreign.C.Error
   )
 import GHC.Foreign (withCStringLen)
 import GHC.IO.Exception (IOException (ioe_description, ioe_errno))
-import Millrace.Deadline (Deadline, isDeadlineError, noDeadline)
+import Millrace.Deadline (Deadline, Duration, durationMicroseconds, isDeadlineError, noDeadline, seconds)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Timer (withTimer)
 import Millrace.Internal.TimerTable (Action (..))
@@ -187,11 +187,11 @@ data Server = Server
     serverConnectionsMax :: !Int,
     -- | the length of the system's queue
     serverBacklog :: !Int,
-    -- | how long connections may continue when the server ends, in microseconds; then their threads are interrupted
-    serverGraceMicros :: !Int,
+    -- | how long connections may continue when the server ends; then their threads are interrupted
+    serverGrace :: !Duration,
     -- | how long interrupted threads may clean up; then their connections are closed, and the server ends without
     -- waiting for them
-    serverCleanUpMicros :: !Int,
+    serverCleanUp :: !Duration,
     -- | several servers may listen on the same port (@SO_REUSEPORT@)
     serverSharesPort :: !Bool,
     -- | runs when the server listens, with its addresses
@@ -208,8 +208,8 @@ defaultServer =
   Server
     { serverConnectionsMax = 10000,
       serverBacklog = 4096,
-      serverGraceMicros = 5000000,
-      serverCleanUpMicros = 5000000,
+      serverGrace = seconds 5,
+      serverCleanUp = seconds 5,
       serverSharesPort = False,
       serverReady = \_ -> return (),
       serverProblem = printing
@@ -368,11 +368,11 @@ endGracefully :: Server -> ServedConnections -> IO ()
 endGracefully server (ServedConnections isHurried connections interrupted) =
   wait `finally` uninterruptibleMask_ interruptAll
   where
-    wait = unless (serverGraceMicros server <= 0) $ endedWithin (serverGraceMicros server) isHurried
+    wait = unless (serverGrace server == mempty) $ endedWithin (serverGrace server) isHurried
     -- 'Timer.timeout' would not end a wait that is uninterruptible.
-    endedWithin micros late =
+    endedWithin limit late =
       mask_ $
-        withTimer micros (Perform (atomically (writeTVar late True))) . atomically $
+        withTimer (durationMicroseconds limit) (Perform (atomically (writeTVar late True))) . atomically $
           (readTVar connections >>= check . Map.null) `orElse` (readTVar late >>= check)
     -- Interrupts each from a separate thread, because a thread that cannot be interrupted holds up the one that
     -- interrupts it.
@@ -380,5 +380,5 @@ endGracefully server (ServedConnections isHurried connections interrupted) =
       writeIORef interrupted True
       left <- readTVarIO connections
       forM_ (Map.keys left) (forkIO . killThread)
-      newTVarIO False >>= endedWithin (serverCleanUpMicros server)
+      newTVarIO False >>= endedWithin (serverCleanUp server)
       readTVarIO connections >>= mapM_ close

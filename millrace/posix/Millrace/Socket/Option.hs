@@ -13,8 +13,8 @@
 -- >>> s <- socket AF_INET Stream defaultProtocol
 -- >>> setNoDelay s True >> getNoDelay s
 -- True
--- >>> setKeepAlive s (Just defaultKeepAlive {keepAliveIdleSeconds = 10}) >> getKeepAlive s
--- Just (KeepAliveTimes {keepAliveIdleSeconds = 10, keepAliveIntervalSeconds = 15, keepAliveProbes = 4})
+-- >>> setKeepAlive s (Just defaultKeepAlive {keepAliveIdle = seconds 10}) >> getKeepAlive s
+-- Just (KeepAliveTimes {keepAliveIdle = seconds 10, keepAliveInterval = seconds 15, keepAliveProbes = 4})
 -- >>> close s
 module Millrace.Socket.Option
   ( -- * Peers that have disappeared
@@ -66,7 +66,7 @@ import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Utils (with)
 import Foreign.Ptr (Ptr)
 import Foreign.Storable (peek, peekByteOff, poke, pokeByteOff, sizeOf)
-import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Deadline (Deadline, Duration, durationMilliseconds, durationSeconds, milliseconds, minutes, noDeadline, seconds, unlimited)
 import Millrace.Internal.Constants.Sockets
 import Millrace.Internal.CoreCalls (c_getsockopt, c_setsockopt)
 import Millrace.Internal.Socket
@@ -80,29 +80,29 @@ foreign import ccall unsafe "mrh_connect_with" c_connect_with :: CInt -> Ptr a -
 
 -- | How the system finds out that a peer has disappeared, for instance because its machine has lost power.
 data KeepAliveTimes = KeepAliveTimes
-  { -- | A probe is sent to the peer after this many seconds in which nothing arrived.
-    keepAliveIdleSeconds :: !Int,
-    -- | Without an answer, the next probe follows after this many seconds.
-    keepAliveIntervalSeconds :: !Int,
+  { -- | A probe is sent to the peer after this time in which nothing arrived.
+    keepAliveIdle :: !Duration,
+    -- | Without an answer, the next probe follows after this time.
+    keepAliveInterval :: !Duration,
     -- | The connection ends with @ETIMEDOUT@ after this many probes without an answer.
     keepAliveProbes :: !Int
   }
-  deriving (Eq, Show, Read)
+  deriving (Eq, Show)
 
 -- | After a minute, every quarter of a minute, four times: a peer that has gone is noticed within two minutes. (The
 -- system's values are two hours, 75 seconds and nine times.)
 defaultKeepAlive :: KeepAliveTimes
-defaultKeepAlive = KeepAliveTimes {keepAliveIdleSeconds = 60, keepAliveIntervalSeconds = 15, keepAliveProbes = 4}
+defaultKeepAlive = KeepAliveTimes {keepAliveIdle = minutes 1, keepAliveInterval = seconds 15, keepAliveProbes = 4}
 
 -- | Whether the system sends keep-alive probes to the peer of a TCP connection (@SO_KEEPALIVE@, @TCP_KEEPIDLE@,
--- @TCP_KEEPINTVL@, @TCP_KEEPCNT@). Connections that a listening socket accepts begin with its options. The seconds must
--- be between 1 and 32767, the probes between 1 and 127 (@EINVAL@).
+-- @TCP_KEEPINTVL@, @TCP_KEEPCNT@). Connections that a listening socket accepts begin with its options. The times are
+-- rounded up to seconds, and must be between 1 and 32767 of them, the probes between 1 and 127 (@EINVAL@).
 setKeepAlive :: Socket -> Maybe KeepAliveTimes -> IO ()
 setKeepAlive s wanted = case wanted of
   Nothing -> set 0 ", keep-alive off" optionKeepAlive
   Just (KeepAliveTimes idle interval probes) -> do
-    set idle ", keep-alive after seconds" optionKeepAliveIdle
-    set interval ", keep-alive interval in seconds" optionKeepAliveInterval
+    set (durationSeconds idle) ", keep-alive after seconds" optionKeepAliveIdle
+    set (durationSeconds interval) ", keep-alive interval in seconds" optionKeepAliveInterval
     set probes ", keep-alive probes" optionKeepAliveProbes
     set 1 ", keep-alive on" optionKeepAlive
   where
@@ -116,21 +116,28 @@ getKeepAlive s = do
     then return Nothing
     else
       Just
-        <$> (KeepAliveTimes <$> get optionKeepAliveIdle <*> get optionKeepAliveInterval <*> get optionKeepAliveProbes)
+        <$> ( KeepAliveTimes
+                <$> (seconds <$> get optionKeepAliveIdle)
+                <*> (seconds <$> get optionKeepAliveInterval)
+                <*> get optionKeepAliveProbes
+            )
   where
     get option = getNumber "Millrace.Socket.Option.getKeepAlive" "" option s
 
--- | The connection ends with @ETIMEDOUT@ when the peer has not acknowledged sent bytes for this many milliseconds
--- (@TCP_USER_TIMEOUT@). 'Nothing' leaves it to the system, which gives up after a quarter of an hour or so.
-setUnacknowledgedLimit :: Socket -> Maybe Int -> IO ()
-setUnacknowledgedLimit s limitMillis =
-  setNumber "Millrace.Socket.Option.setUnacknowledgedLimit" "" optionUserTimeout s (maybe 0 (max 1) limitMillis)
+-- | The connection ends with @ETIMEDOUT@ when the peer has not acknowledged sent bytes for this time
+-- (@TCP_USER_TIMEOUT@), which is rounded up to milliseconds. 'unlimited' leaves it to the system, which gives up after a
+-- quarter of an hour or so.
+setUnacknowledgedLimit :: Socket -> Duration -> IO ()
+setUnacknowledgedLimit s limit =
+  setNumber "Millrace.Socket.Option.setUnacknowledgedLimit" "" optionUserTimeout s millis
+  where
+    millis = if limit == unlimited then 0 else max 1 (durationMilliseconds limit)
 
 -- | What 'setUnacknowledgedLimit' has set.
-getUnacknowledgedLimit :: Socket -> IO (Maybe Int)
+getUnacknowledgedLimit :: Socket -> IO Duration
 getUnacknowledgedLimit s = limit <$> getNumber "Millrace.Socket.Option.getUnacknowledgedLimit" "" optionUserTimeout s
   where
-    limit millis = if millis == 0 then Nothing else Just millis
+    limit millis = if millis == 0 then unlimited else milliseconds millis
 
 -- | Whether TCP sends a short segment at once (@TCP_NODELAY@) or waits for the acknowledgement of the one before, which
 -- is the default.
@@ -190,26 +197,26 @@ getOnlyIPv6 = getFlag "Millrace.Socket.Option.getOnlyIPv6" optionOnlyIPv6
 data AtClose
   = -- | The system delivers them, and closing returns at once. This is the system's default.
     DeliverLater
-  | -- | The system delivers them, and closing waits for at most this many seconds, with all threads of its capability:
-    -- 'Millrace.Socket.gracefulClose' is better.
-    DeliverFirst !Int
+  | -- | The system delivers them, and closing waits for at most this time, rounded up to seconds, with all threads of its
+    -- capability: 'Millrace.Socket.gracefulClose' is better.
+    DeliverFirst !Duration
   | -- | They are discarded. The peer gets a reset, and this system keeps nothing of the connection.
     ResetConnection
-  deriving (Eq, Show, Read)
+  deriving (Eq, Show)
 
 -- | Sets how 'close' treats bytes that the peer has not acknowledged (@SO_LINGER@).
 setAtClose :: Socket -> AtClose -> IO ()
 setAtClose s atClose = allocaBytes lingerSize $ \memory -> do
   pokeByteOff memory lingerIsOn isOn
-  pokeByteOff memory lingerSeconds seconds
+  pokeByteOff memory lingerSeconds time
   void . onDescriptor "Millrace.Socket.Option.setAtClose" s (", " ++ show atClose) $ \descriptor ->
     c_setsockopt descriptor level name memory (fromIntegral lingerSize)
   where
     SockOpt level name = optionLinger
-    isOn, seconds :: CInt
-    (isOn, seconds) = case atClose of
+    isOn, time :: CInt
+    (isOn, time) = case atClose of
       DeliverLater -> (0, 0)
-      DeliverFirst limit -> (1, saturated (max 1 limit))
+      DeliverFirst limit -> (1, saturated (max 1 (durationSeconds limit)))
       ResetConnection -> (1, 0)
 
 -- | What 'setAtClose' has set.
@@ -218,13 +225,13 @@ getAtClose s = allocaBytes lingerSize $ \memory -> with (fromIntegral lingerSize
   void . onDescriptor "Millrace.Socket.Option.getAtClose" s "" $ \descriptor ->
     c_getsockopt descriptor level name memory size
   isOn <- peekByteOff memory lingerIsOn :: IO CInt
-  seconds <- peekByteOff memory lingerSeconds :: IO CInt
-  return (meaning isOn (fromIntegral seconds))
+  time <- peekByteOff memory lingerSeconds :: IO CInt
+  return (meaning isOn (fromIntegral time))
   where
     SockOpt level name = optionLinger
     meaning 0 _ = DeliverLater
     meaning _ 0 = ResetConnection
-    meaning _ seconds = DeliverFirst seconds
+    meaning _ time = DeliverFirst (seconds time)
 
 -- | Closes a connection at once: the peer's next receive fails (@ECONNRESET@), and bytes in transit are lost. For peers
 -- that misbehave. It wakes threads that wait on the socket, as 'close' does. A closed socket stays as it is.

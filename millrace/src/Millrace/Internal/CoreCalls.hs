@@ -62,7 +62,6 @@ module Millrace.Internal.CoreCalls
     Buffer,
     c_borrow,
     c_give_back,
-    c_deadline_after,
 
     -- * Sockets
     c_socket,
@@ -257,8 +256,6 @@ foreign import ccall unsafe "mrh_start_timer" c_start_after :: Token -> Int64 ->
 foreign import ccall unsafe "mrh_move_timer" c_move_after :: Token -> Int64 -> IO ()
 
 foreign import ccall unsafe "mrh_stop_timer" c_stop :: Token -> IO CBool
-
-foreign import ccall unsafe "mrh_deadline_after" c_deadline_after :: Int64 -> IO Word64
 
 foreign import ccall unsafe "mrh_socket" c_socket :: CInt -> CInt -> CInt -> IO CInt
 

@@ -1,19 +1,12 @@
--- | Numbers in other units and in smaller types, without a change of what they mean.
+-- | Numbers in smaller types, without a change of what they mean.
 module Millrace.Internal.Units
-  ( thousandfold,
-    saturated,
+  ( saturated,
     saturatedWord,
   )
 where
 
 import Data.Word (Word32)
 import Foreign.C.Types (CInt)
-
--- | Milliseconds in microseconds, or microseconds in nanoseconds. Negative numbers give 0; too large ones give the
--- maximum.
-thousandfold :: Int -> Int
-thousandfold = (* 1000) . max 0 . min (maxBound `quot` 1000)
-{-# INLINE thousandfold #-}
 
 -- | A number for a C function. One that is too large or too small becomes the largest or the smallest that there is:
 -- the system then refuses or limits it. Without its upper bits it would be another number.

@@ -45,7 +45,7 @@ module Millrace.Socket.Borrowed
   )
 where
 
-import Millrace.Deadline (Deadline, TimeLimit)
+import Millrace.Deadline (Deadline, Duration)
 import Millrace.Internal.Borrowed
 import Millrace.Internal.Socket (Socket)
 import Millrace.Operation (before, within)
@@ -62,7 +62,7 @@ recvBorrowed deadline = receiveBorrowed "Millrace.Socket.Borrowed.recvBorrowed" 
 {-# INLINE recvBorrowed #-}
 
 -- | 'recvBorrowed' with a limit on the time that it waits.
-recvBorrowedWithin :: TimeLimit -> Socket -> Int -> (Received -> IO a) -> IO a
+recvBorrowedWithin :: Duration -> Socket -> Int -> (Received -> IO a) -> IO a
 recvBorrowedWithin limit = receiveBorrowed "Millrace.Socket.Borrowed.recvBorrowedWithin" (within limit)
 {-# INLINE recvBorrowedWithin #-}
 
@@ -77,6 +77,6 @@ recvBorrowedWithin limit = receiveBorrowed "Millrace.Socket.Borrowed.recvBorrowe
 --
 -- The limit is for receiving. The continuation runs with asynchronous exceptions masked. Throws what
 -- 'recvBorrowedWithin' throws, and the errors of sending.
-sendThenReceiveWithin :: TimeLimit -> Socket -> Slice -> (SentThenReceived -> IO a) -> IO a
+sendThenReceiveWithin :: Duration -> Socket -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceiveWithin limit = sendThenReceive "Millrace.Socket.Borrowed.sendThenReceiveWithin" (within limit)
 {-# INLINE sendThenReceiveWithin #-}

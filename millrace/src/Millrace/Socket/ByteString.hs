@@ -22,9 +22,9 @@
 -- >>> sendMany there ["one, ", "two, ", "three"]
 -- >>> recv here 5
 -- "one, "
--- >>> timeout 1000 (recv here 100)
+-- >>> timeoutAfter (milliseconds 1) (recv here 100)
 -- Just "two, three"
--- >>> timeout 1000 (recv here 100)
+-- >>> timeoutAfter (milliseconds 1) (recv here 100)
 -- Nothing
 module Millrace.Socket.ByteString
   ( -- * Receiving
@@ -62,7 +62,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (pokeByteOff)
-import Millrace.Deadline (Deadline, TimeLimit, noDeadline)
+import Millrace.Deadline (Deadline, Duration, noDeadline)
 import Millrace.Internal.Borrowed
 import Millrace.Internal.Constants
 import Millrace.Internal.Park (handOver)
@@ -203,7 +203,7 @@ sendAllBufBefore deadline = sendAllLimited "Millrace.Socket.ByteString.sendAllBu
 
 -- | Sends all bytes from a buffer. Throws when a part of 256 KiB has to wait longer than the limit. Each part may wait
 -- that long. Cheaper than 'sendAllBufBefore', because the clock is read only if the system takes no more.
-sendAllBufWithin :: TimeLimit -> Socket -> Ptr Word8 -> Int -> IO ()
+sendAllBufWithin :: Duration -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBufWithin limit = sendAllLimited "Millrace.Socket.ByteString.sendAllBufWithin" (within limit)
 {-# INLINE sendAllBufWithin #-}
 

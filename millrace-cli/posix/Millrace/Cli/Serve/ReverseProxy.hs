@@ -26,7 +26,7 @@ import Millrace.Cli.Config.Options
     TargetLimits (..),
   )
 import Millrace.Cli.Observe.Upstream
-import Millrace.Deadline (microseconds, noTimeLimit)
+import Millrace.Deadline (seconds, unlimited)
 import Millrace.Proxy
 import Millrace.Tls
   ( ClientSettings (..),
@@ -101,7 +101,7 @@ settingsOf options telling =
             firstByteLimit = seconds (proxyResponseSeconds options),
             betweenBytesLimit = seconds (fromMaybe (proxyResponseSeconds options) (targetStallSeconds limited)),
             sendLimit = seconds (targetSendSeconds limited),
-            wholeLimit = maybe noTimeLimit seconds (targetTotalSeconds limited),
+            wholeLimit = maybe unlimited seconds (targetTotalSeconds limited),
             tunnelLimit = seconds (targetTunnelSeconds limited),
             keptConnections = proxyKept options,
             keptMicros = micros (targetKeepSeconds limited),
@@ -123,7 +123,6 @@ settingsOf options telling =
     }
   where
     limited = proxyLimits options
-    seconds = microseconds . micros
     micros count = 1000000 * count
     checkOf chosen =
       defaultActiveCheck

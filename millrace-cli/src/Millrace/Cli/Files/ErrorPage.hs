@@ -28,7 +28,7 @@ import Millrace.Cli.Files.Content (wholeContent)
 import Millrace.Cli.Files.Entry
 import Millrace.Cli.Files.MediaType (mediaType)
 import Millrace.Cli.Files.Root (Root, withEntry)
-import Millrace.Deadline (Deadline, deadlineAfter)
+import Millrace.Deadline (Deadline, deadlineAfter, microseconds, seconds)
 import Network.HTTP.Types
 import Network.Wai (Response, responseBuilder, responseHeaders, responseStatus)
 
@@ -92,7 +92,7 @@ pageBytesMax = 1048576
 
 pageFor :: ErrorPages -> Int -> IO (Maybe ByteString)
 pageFor pages@(ErrorPages _ lifeMicros known) code = do
-  now <- deadlineAfter 0
+  now <- deadlineAfter (seconds 0)
   found <- Map.lookup code <$> readIORef known
   case found of
     Just (Known end page) | lifeMicros > 0 && end > now -> pure page
@@ -102,7 +102,7 @@ pageFor pages@(ErrorPages _ lifeMicros known) code = do
 lookUp :: ErrorPages -> Int -> IO (Maybe ByteString)
 lookUp (ErrorPages root lifeMicros known) code = do
   outcome <- readPage root code
-  end <- deadlineAfter lifeMicros
+  end <- deadlineAfter (microseconds lifeMicros)
   atomicModifyIORef' known $ \before ->
     let page = case outcome of
           Page bytes -> Just bytes

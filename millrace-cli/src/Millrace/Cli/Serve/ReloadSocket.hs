@@ -25,7 +25,7 @@ import Data.Text.Encoding.Error (lenientDecode)
 import Millrace.Cli.Base.Failure (Failure (..), reasonOf)
 import Millrace.Cli.Base.System (reserveForOwner)
 import Millrace.Cli.Serve.OwnFile
-import Millrace.Deadline (Deadline, deadlineAfter)
+import Millrace.Deadline (Deadline, deadlineAfter, microseconds)
 import Millrace.Socket
 import Millrace.Socket.ByteString (recvBefore, sendAllBefore)
 import Millrace.Timer (threadDelay)
@@ -76,11 +76,11 @@ withReloadSocket path reload use = withOwnFile unmade path listening close answe
 answer :: Socket -> (ByteString -> IO ReloadOutcome) -> IO ()
 answer client reload = do
   asked <-
-    deadlineAfter patienceMicros >>= \deadline ->
+    deadlineAfter (microseconds patienceMicros) >>= \deadline ->
       receiveWhile isBegun deadline client
   forM_ (ByteString.stripPrefix question asked >>= ByteString.stripSuffix (Char8.pack "\n")) $ \file -> do
     outcome <- reload file
-    deadline <- deadlineAfter patienceMicros
+    deadline <- deadlineAfter (microseconds patienceMicros)
     sendAllBefore deadline client (written outcome)
   where
     isBegun soFar = not (Char8.isSuffixOf (Char8.pack "\n") soFar) && ByteString.length soFar < questionBytesMax

@@ -34,7 +34,7 @@ import Millrace.Cli.Serve.Replaceable
 import Millrace.Cli.Serve.Server
 import Millrace.Cli.Serve.Sites
 import Millrace.Cli.Serve.Tls (checkTls)
-import Millrace.Deadline (deadlineAfter, isDeadlineError)
+import Millrace.Deadline (deadlineAfter, isDeadlineError, seconds)
 import System.Directory (canonicalizePath, doesDirectoryExist)
 import System.Exit (ExitCode (ExitFailure))
 import System.FilePath (isRelative, takeDirectory)
@@ -163,10 +163,10 @@ needsWritable key failure path = do
 -- | Asks the server that runs with a file to read it again, and waits for the outcome, for this many seconds at most.
 -- Throws 'Failure', or 'ExitCode' after it has printed the server's reasons for refusing the file.
 reload :: Int -> FilePath -> IO ()
-reload seconds file = do
+reload limit file = do
   found <- loadedConfiguration <$> load file
   path <- reloadSocketPath <$> maybe (throwIO unnamed) pure (configurationPidFile found)
-  deadline <- deadlineAfter (1000000 * seconds)
+  deadline <- deadlineAfter (seconds limit)
   outcome <- (canonical file >>= askToReload deadline path) `catch` (throwIO . notAsked path)
   case outcome of
     Just Taken -> say (takenText file <> "\n")
@@ -186,7 +186,7 @@ reload seconds file = do
       | isDeadlineError failure =
         Failure
           attempt
-          ("it has not answered within " <> show seconds <> (if seconds == 1 then " second" else " seconds"))
+          ("it has not answered within " <> show limit <> (if limit == 1 then " second" else " seconds"))
           "It may still take the file; its messages say so. --timeout waits longer."
       | otherwise = Failure attempt (path <> ": " <> reasonOfIO failure) (folderRemedy path <> userRemedy)
     userRemedy = "The server must be running, and this must be its user, or root."

@@ -23,7 +23,7 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isDigit, isPrint)
 import Millrace.Cli.Base.Failure (newSeldomTeller)
 import Millrace.Cli.Base.NameBytes (nameBytes)
-import Millrace.Deadline (deadlineAfter)
+import Millrace.Deadline (deadlineAfter, seconds)
 import Millrace.Socket
 import Millrace.Socket.Datagram (sendAllToBefore)
 import Millrace.Timer (threadDelay)
@@ -98,7 +98,7 @@ notify (Just manager) lines' = do
   either report pure sent
   where
     send channel = do
-      deadline <- deadlineAfter 1000000
+      deadline <- deadlineAfter (seconds 1)
       sendAllToBefore deadline channel (ByteString.intercalate "\n" lines') (managerAddress manager)
     report failure =
       managerTelling manager $

@@ -31,7 +31,7 @@ import Foreign.C.Types (CInt)
 import Foreign.ForeignPtr (newForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import Foreign.StablePtr (castStablePtrToPtr, deRefStablePtr, newStablePtr)
-import Millrace.Deadline (Deadline, deadlineAfter, deadlineNanoseconds, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, deadlineNanoseconds, noDeadline, seconds)
 import Millrace.Foreign.Internal.Bindings
 import Millrace.Foreign.Internal.CType (CKind, kindCode)
 import Millrace.Foreign.Internal.Callback (runFrame)
@@ -215,6 +215,6 @@ beginBefore deadline call start
 -- Rounded up, so that it is not before the deadline.
 microsecondsUntil :: Deadline -> IO Int
 microsecondsUntil deadline = do
-  now <- deadlineNanoseconds <$> deadlineAfter 0
+  now <- deadlineNanoseconds <$> deadlineAfter (seconds 0)
   let until_ = deadlineNanoseconds deadline
   return $ if until_ <= now then 0 else fromIntegral (((until_ - now) + 999) `div` 1000)

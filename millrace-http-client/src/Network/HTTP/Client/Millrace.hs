@@ -86,7 +86,7 @@ millraceManagerSettings = managerSettingsOf defaultSettings (once (contextFor de
 --
 -- >>> import Millrace.Deadline (microseconds)
 -- >>> import Network.HTTP.Client (newManager)
--- >>> settings <- newMillraceManagerSettings defaultSettings {limits = defaultLimits {receiveLimit = microseconds 5000000}}
+-- >>> settings <- newMillraceManagerSettings defaultSettings {limits = defaultLimits {receiveLimit = seconds 5}}
 -- >>> manager <- newManager settings
 newMillraceManagerSettings :: Settings -> IO ManagerSettings
 newMillraceManagerSettings settings = do

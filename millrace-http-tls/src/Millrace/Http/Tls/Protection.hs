@@ -22,7 +22,7 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as L
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
-import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
+import Millrace.Deadline (deadlineAfter, microseconds, monotonicNanoseconds)
 import Millrace.Http.Server.Limits (secondsInMicros)
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Tls.Handshakes
@@ -141,7 +141,7 @@ shakeHands tls received socket = inSeparateThread (shakeHandsHere tls received s
 shakeHandsHere :: TLS -> ByteString -> Socket -> IO Http.Functions
 shakeHandsHere (TLS settings _ context handshakes) received socket = do
   start <- monotonicNanoseconds
-  deadline <- deadlineAfter (secondsInMicros (tlsHandshakeSeconds settings))
+  deadline <- deadlineAfter (microseconds (secondsInMicros (tlsHandshakeSeconds settings)))
   (fate, result) <- fmap flattened . try . inHandshake handshakes deadline end $ \fate -> do
     result <- try (serverHandshakeAfter received deadline context socket)
     now <- fate

@@ -9,7 +9,7 @@ import Control.Monad (void)
 import qualified Data.ByteString.Char8 as Char8
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr)
-import Millrace.Deadline (Deadline, deadlineAfter)
+import Millrace.Deadline (Deadline, deadlineAfter, microseconds)
 import qualified Millrace.Http.Transport as Http
 import qualified Millrace.Http.Transport.Plain as Plain
 import Millrace.Socket (ShutdownCmd (..), setReadDeadline, shutdown)
@@ -52,7 +52,7 @@ tlsFunctions connection =
 -- If the client takes no bytes, it gets no close_notify. In any case nothing more is sent.
 endSending :: Tls.Connection -> IO ()
 endSending connection = do
-  deadline <- deadlineAfter patienceMicros
+  deadline <- deadlineAfter (microseconds patienceMicros)
   Plain.ignoringErrors (Tls.endSendingBefore deadline connection)
   shutdown (Tls.connectionSocket connection) ShutdownSend
   where

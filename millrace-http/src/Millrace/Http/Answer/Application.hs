@@ -51,7 +51,7 @@ import GHC.Exts (casMutVar#)
 import GHC.IO (IO (..))
 import GHC.IORef (IORef (..))
 import GHC.STRef (STRef (..))
-import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Deadline (microseconds, monotonicNanoseconds)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Answer.Plan (withPlan)
 import Millrace.Http.Answer.TakenOver (TakenOver, newTakenOver, sentOn, watched)
@@ -89,7 +89,7 @@ withinTotalTime :: Limits -> Application -> Application
 withinTotalTime limits application
   | micros == 0 = application
   | otherwise = \request respond' -> do
-    outcome <- liftableTimeout (micros + graceMicros) $ \lift -> application (liftedBy lift request) respond'
+    outcome <- liftableTimeout (microseconds (micros + graceMicros)) $ \lift -> application (liftedBy lift request) respond'
     maybe (throwIO ApplicationTimedOut) return outcome
   where
     micros = totalMicros limits

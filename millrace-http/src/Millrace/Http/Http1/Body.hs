@@ -39,7 +39,7 @@ import qualified Data.ByteString.Internal as BI
 import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import Foreign.Marshal.Utils (copyBytes)
-import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, earlier, microseconds, monotonicNanoseconds, noDeadline, seconds)
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Http1.Connection
@@ -177,7 +177,7 @@ receiveBody connection receive = do
   sendContinue connection
   budget <- readRequest connection bodyBudget
   silence <- phaseDeadline connection (bodyMicros limits)
-  deadline <- if windowMicros > 0 then earlier silence <$> deadlineAfter (max 0 budget) else return silence
+  deadline <- if windowMicros > 0 then earlier silence <$> deadlineAfter (microseconds (max 0 budget)) else return silence
   before <- monotonicNanoseconds
   count <- receive deadline
   after <- monotonicNanoseconds
@@ -268,7 +268,7 @@ takeBack connection variable = do
     then takeMVar variable
     else do
       writeRequest connection bodyIsOver True
-      deadlineAfter 0 >>= setReceiveDeadline transport
+      deadlineAfter (seconds 0) >>= setReceiveDeadline transport
       takeMVar variable <* setReceiveDeadline transport noDeadline
   where
     transport = connectionTransport connection

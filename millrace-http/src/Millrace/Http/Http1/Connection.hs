@@ -95,7 +95,7 @@ import Data.Word (Word8)
 import Foreign.Marshal.Alloc (free, mallocBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
-import Millrace.Deadline (Deadline, deadlineAfter, earlier, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, earlier, microseconds, noDeadline)
 import Millrace.Http.Delivery
 import Millrace.Http.Exchange (Belongings, newBelongings)
 import Millrace.Http.Expectation
@@ -670,7 +670,7 @@ connectionLimits = serverLimits . connectionServer
 -- | Starts the time limit of the request, if there is one.
 startTotalDeadline :: Connection -> IO ()
 startTotalDeadline connection = when (micros > 0) $ do
-  deadline <- deadlineAfter micros
+  deadline <- deadlineAfter (microseconds micros)
   writeRequest connection totalDeadlineAt deadline
   where
     micros = totalMicros (connectionLimits connection)
@@ -693,5 +693,5 @@ phaseDeadline connection micros = do
   total <- totalDeadline connection
   if micros == 0
     then return total
-    else if total == noDeadline then deadlineAfter micros else earlier total <$> deadlineAfter micros
+    else if total == noDeadline then deadlineAfter (microseconds micros) else earlier total <$> deadlineAfter (microseconds micros)
 {-# INLINE phaseDeadline #-}

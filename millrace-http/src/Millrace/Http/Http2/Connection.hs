@@ -52,7 +52,7 @@ import Data.IORef
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, setByteArray)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
-import Millrace.Deadline (deadlineAfter, monotonicNanoseconds, noDeadline)
+import Millrace.Deadline (deadlineAfter, monotonicNanoseconds, noDeadline, seconds)
 import Millrace.Http.Delivery
 import Millrace.Http.Exception (defaultShouldDisplayException, isAsynchronous, isTimeExpired)
 import Millrace.Http.Http2.Engine
@@ -441,7 +441,7 @@ requestShutdown connection wanted = do
 
 -- | Makes the driver look at what is due, if it waits for bytes. Any thread may call this.
 interruptDriver :: Connection -> IO ()
-interruptDriver connection = deadlineAfter 0 >>= setReceiveDeadline (connectionTransport connection)
+interruptDriver connection = deadlineAfter (seconds 0) >>= setReceiveDeadline (connectionTransport connection)
 
 -- | The latest request, or 'KeepServing'.
 shutdownRequest :: Connection -> IO ShutdownRequest

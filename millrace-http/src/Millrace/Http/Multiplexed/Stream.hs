@@ -89,6 +89,7 @@ import Millrace.Deadline
     deadlineAfter,
     deadlineFromNanoseconds,
     deadlineNanoseconds,
+    microseconds,
     monotonicNanoseconds,
     noDeadline,
   )
@@ -162,7 +163,7 @@ newStream protocol own at = do
   life <- newLife
   code <- headMethod (Engine.streamHead at)
   said <- newIORef Nothing
-  when (totalMicros limits > 0) (deadlineAfter (totalMicros limits) >>= writeField state totalDeadline)
+  when (totalMicros limits > 0) (deadlineAfter (microseconds (totalMicros limits)) >>= writeField state totalDeadline)
   return (Stream protocol own at key server thread state life said (code == methodCodeConnect))
   where
     server = protocolServer protocol own

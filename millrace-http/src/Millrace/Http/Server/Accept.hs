@@ -14,7 +14,7 @@ import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eBADF, eINVAL, eNOTSOCK)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
-import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
+import Millrace.Deadline (deadlineAfter, microseconds, monotonicNanoseconds)
 import Millrace.Http.Exception (ConnectionsCutOff (..), isTimeExpired)
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Server.Admission
@@ -172,7 +172,7 @@ acceptTelling :: IO () -> Socket -> IO (Socket, SockAddr)
 acceptTelling tellWaiting listener = go idleMicros
   where
     go patience = do
-      deadline <- deadlineAfter patience
+      deadline <- deadlineAfter (microseconds patience)
       outcome <- tryJust (guard . isTimeExpired) (acceptBefore deadline listener)
       case outcome of
         Right accepted -> return accepted

@@ -17,7 +17,7 @@ import Data.Word (Word8)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, peekElemOff)
-import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, microseconds, noDeadline)
 import Millrace.Http.Delivery (Delivery (..), Window (..), deliver, linger, lingerMicros)
 import Millrace.Http.Exception
 import Millrace.Http.ProxyProtocol (Parsed (..), parseHeader)
@@ -81,7 +81,7 @@ endEarly server = do
 headDeadline :: ServerContext -> IO Deadline
 headDeadline server = case filter (> 0) [headMicros limits, totalMicros limits] of
   [] -> return noDeadline
-  micros -> deadlineAfter (minimum micros)
+  micros -> deadlineAfter (microseconds (minimum micros))
   where
     limits = serverLimits server
 

@@ -125,8 +125,8 @@ outcome = either failed Moved
 
 -- | This many microseconds of waiting; 0 means for ever. Not inlined: a send's code would be repeated for each of the
 -- cases.
-timeLimit :: Int -> Deadline.TimeLimit
-timeLimit micros = if micros == 0 then Deadline.noTimeLimit else Deadline.microseconds micros
+timeLimit :: Int -> Deadline.Duration
+timeLimit micros = if micros == 0 then Deadline.unlimited else Deadline.microseconds micros
 {-# NOINLINE timeLimit #-}
 
 foreign import ccall unsafe "http_socket_queued"

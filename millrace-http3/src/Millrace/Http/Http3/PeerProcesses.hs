@@ -43,7 +43,7 @@ import Data.Word (Word16, Word32, Word64, Word8)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (castPtr)
-import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
+import Millrace.Deadline (deadlineAfter, milliseconds, monotonicNanoseconds, seconds)
 import Millrace.Http.Http3.ConnectionIdRouting
 import Millrace.Socket
 import Millrace.Socket.ByteString (recv, sendAllBefore)
@@ -179,7 +179,7 @@ linkTo peers slot = modifyMVarMasked (peersLinks peers) $ \links -> do
 connectTo :: PeerProcesses -> Int -> IO (Maybe Socket)
 connectTo peers slot = do
   outcome <- try . bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \opened -> do
-    deadline <- deadlineAfter 100000
+    deadline <- deadlineAfter (milliseconds 100)
     connectBefore deadline opened (nameOf (peersAddress peers) slot)
     isOwn <- isOfThisUser opened
     unless isOwn (throwIO (userError "another user's socket"))
@@ -204,7 +204,7 @@ openOutbox opened forget = do
     write outbox = forever $ do
       takeMVar (outboxFilled outbox)
       Counted _ waiting <- atomicModifyIORef' (outboxWaiting outbox) takeAll
-      deadline <- deadlineAfter 1000000
+      deadline <- deadlineAfter (seconds 1)
       sendAllBefore deadline opened (B.concat (reverse waiting))
     takeAll waiting = (Counted 0 [], waiting)
     over :: Outbox -> SomeException -> IO ()

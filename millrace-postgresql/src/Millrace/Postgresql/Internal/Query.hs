@@ -44,7 +44,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Array (allocaArray, withArray)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (pokeElemOff)
-import Millrace.Deadline (deadlineAfter, earlier)
+import Millrace.Deadline (deadlineAfter, earlier, seconds)
 import Millrace.Postgresql.Internal.Libpq
 import Millrace.Postgresql.Internal.PostgresqlProblem
 import Millrace.Postgresql.Internal.ServerConnection
@@ -308,7 +308,7 @@ transactionWith isolation connection action = mask $ \restore -> do
     -- The caller gets the exception that has ended the action, and soon: a server that does not answer cannot hold it
     -- up. The connection is then not used again, and the server undoes the transaction of a connection that has ended.
     undo = do
-      soon <- earlier (connectionDeadline connection) <$> deadlineAfter 5000000
+      soon <- earlier (connectionDeadline connection) <$> deadlineAfter (seconds 5)
       script connection {connectionDeadline = soon} "ROLLBACK" `catch` \problem -> case fromException problem of
         Just (SomeAsyncException _) -> throwIO problem
         Nothing -> return ()

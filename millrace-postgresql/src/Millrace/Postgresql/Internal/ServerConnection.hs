@@ -85,7 +85,7 @@ data Condition
 -- programs with libpq. Several hosts are tried in turn. Throws 'NotConnected', and an 'IOError' when a
 -- look-up fails or the deadline passes.
 --
--- > deadline <- deadlineAfter 2000000
+-- > deadline <- deadlineAfter (seconds 2)
 -- > connection <- connectBefore deadline "postgres://shop@db.example:5432/shop"
 connectBefore :: Deadline -> ByteString -> IO Connection
 connectBefore deadline text = do
@@ -237,9 +237,9 @@ collect mode connection text = alloca $ \memory -> do
         InPipeline -> 1
       step next = case next of
         Done -> return ()
-        WaitRead -> wait waitReadableRequest noTimeLimit >> receive conn memory isPipeline >>= step
+        WaitRead -> wait waitReadableRequest unlimited >> receive conn memory isPipeline >>= step
         -- The server may itself wait until its answers are read, so the wait is short.
-        WaitWrite -> wait waitWritableRequest (microseconds 20000) >> receive conn memory isPipeline >>= step
+        WaitWrite -> wait waitWritableRequest (milliseconds 20) >> receive conn memory isPipeline >>= step
         Lost -> do
           result <- peek memory
           reason <- if result == nullPtr then c_connection_error conn >>= textOf else c_result_message result >>= textOf
@@ -265,10 +265,10 @@ collect mode connection text = alloca $ \memory -> do
       outcome <- perform (limited (request (foreignHandle (Fd fd))))
       case outcome of
         -- The deadline is checked before the next wait.
-        Left code | code == eTIMEDOUT, limit /= noTimeLimit -> return ()
+        Left code | code == eTIMEDOUT, limit /= unlimited -> return ()
         _ -> failed outcome
       where
-        limited = if limit == noTimeLimit then before deadline . afterTrying else within limit . afterTrying
+        limited = if limit == unlimited then before deadline . afterTrying else within limit . afterTrying
     failed =
       throwIfFailed "Millrace.Postgresql" (connectionName connection ++ ", statement " ++ show (Char8.take 200 text))
     deadline = connectionDeadline connection

@@ -69,7 +69,7 @@ import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (peek)
-import Millrace.Deadline (Deadline, TimeLimit, deadlineAfter, isDeadlineError, microseconds, noTimeLimit)
+import Millrace.Deadline (Deadline, Duration, deadlineAfter, isDeadlineError, microseconds, unlimited)
 import Millrace.Operation
 import Millrace.Socket (ShutdownCmd (..), Socket, close, shutdown, socketHandle)
 import Millrace.Socket.Borrowed
@@ -192,8 +192,8 @@ limited (Within micros) = within (timeLimit micros)
 limited (Before deadline) = before deadline
 {-# INLINE limited #-}
 
-timeLimit :: Int -> TimeLimit
-timeLimit micros = if micros == 0 then noTimeLimit else microseconds micros
+timeLimit :: Int -> Duration
+timeLimit micros = if micros == 0 then unlimited else microseconds micros
 {-# INLINE timeLimit #-}
 
 -- Receives encrypted bytes from the socket. The continuation runs masked, and this must be called masked.
@@ -212,7 +212,7 @@ receiveSealed limit connection continue = do
 -- web server would not fit into the first kilobyte of its thread.
 awaitRequest :: Limit -> Connection -> IO ()
 awaitRequest limit connection = do
-  soon <- deadlineAfter patienceMicros
+  soon <- deadlineAfter (microseconds patienceMicros)
   let isSoon = case limit of
         Within micros -> micros /= 0 && micros <= patienceMicros
         Before deadline -> deadline <= soon

@@ -1,0 +1,48 @@
+-- | "Millrace.Duration", and deadlines and waits that are made from durations.
+module DurationSpec (spec) where
+
+import Control.Monad (forM_)
+import Data.List (sort)
+import Millrace.Deadline
+import Millrace.Timer
+import Test.Hspec
+
+spec :: Spec
+spec = describe "Millrace.Duration" $ do
+  it "shows what one would write" $ do
+    map show [seconds 5, milliseconds 1500, minutes 120, seconds 90, nanoseconds 1001, mempty, unlimited]
+      `shouldBe` ["seconds 5", "milliseconds 1500", "hours 2", "seconds 90", "nanoseconds 1001", "seconds 0", "unlimited"]
+    show (Just (microseconds 250)) `shouldBe` "Just (microseconds 250)"
+  it "equals in every unit" $ do
+    [hours 1, minutes 60, seconds 3600, milliseconds 3600000, microseconds 3600000000] `shouldBe` replicate 5 (hours 1)
+    sort [unlimited, hours 1, mempty, nanoseconds 1] `shouldBe` [mempty, nanoseconds 1, hours 1, unlimited]
+  it "is no time for negative numbers, and unlimited beyond all measure" $ do
+    forM_ units $ \unit -> unit (-1) `shouldBe` mempty
+    forM_ (drop 1 units) $ \unit -> unit maxBound `shouldBe` unlimited
+    nanoseconds maxBound < unlimited `shouldBe` True
+    mconcat (replicate 3 (nanoseconds maxBound)) `shouldBe` unlimited
+    seconds 1 <> unlimited `shouldBe` unlimited
+    unlimited <> unlimited `shouldBe` unlimited
+  it "rounds up to larger units, so that no wait is too short" $ do
+    map durationMicroseconds [nanoseconds 1, microseconds 7, mempty] `shouldBe` [1, 7, 0]
+    map durationMilliseconds [nanoseconds 1, milliseconds 7, mempty] `shouldBe` [1, 7, 0]
+    map durationSeconds [milliseconds 1001, hours 1, unlimited] `shouldBe` [2, 3600, maxBound]
+    durationMicroseconds (nanoseconds maxBound) `shouldBe` 9223372036854776
+  it "is never 0 for the core, unless it is unlimited" $
+    map limitNanoseconds [mempty, microseconds 2, unlimited] `shouldBe` [1, 2001, 0]
+  it "makes deadlines" $ do
+    deadlineAfter unlimited `shouldReturn` noDeadline
+    (deadlineAfter mempty >>= hasPassed) `shouldReturn` True
+    (deadlineAfter (hours 1) >>= hasPassed) `shouldReturn` False
+    farthest <- deadlineAfter (nanoseconds maxBound)
+    (farthest < noDeadline, deadlineNanoseconds farthest > 9223372036854775807) `shouldBe` (True, True)
+  it "limits waits" $ do
+    timeoutAfter mempty (return ()) `shouldReturn` Nothing
+    timeoutAfter unlimited (return ()) `shouldReturn` Just ()
+    timeoutAfter (milliseconds 1) (sleep unlimited) `shouldReturn` Nothing
+    begin <- monotonicNanoseconds
+    sleep (milliseconds 3)
+    end <- monotonicNanoseconds
+    nanoseconds (fromIntegral (end - begin)) `shouldSatisfy` (>= milliseconds 3)
+  where
+    units = [nanoseconds, microseconds, milliseconds, seconds, minutes, hours]
