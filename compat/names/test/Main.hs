@@ -15,8 +15,10 @@ import GHC.Event (getSystemTimerManager, registerTimeout)
 import qualified Millrace.Socket as Millrace
 import qualified Millrace.Timer as Millrace (Timeout)
 import Network.Socket
-import Network.Socket.ByteString (recv, sendAll)
+import Network.Socket.ByteString (recv, recvMsg, sendAll, sendMsg)
 import qualified Network.Socket.ByteString.Lazy as Lazy
+import System.Posix.Process (getProcessID)
+import System.Posix.Types (Fd (..))
 import System.Timeout
 import Test.Hspec
 
@@ -44,6 +46,32 @@ main = hspec $ do
         allocaBytes count $ \copy -> do
           copyBytes copy memory count
           B.packCStringLen (castPtr copy, count) `shouldReturn` "message"
+  it "passes descriptors, and receives what the system says about a message" $ do
+    name <- (\process -> SockAddrUnix ("\0millrace-names-" ++ show process)) <$> getProcessID
+    bracket (socket AF_UNIX Datagram defaultProtocol) close $ \receiver ->
+      bracket (socketPair AF_UNIX Stream defaultProtocol) (both close) $ \(passed, peer) -> do
+        bind receiver name
+        bracket (socket AF_UNIX Datagram defaultProtocol) close $ \sender ->
+          void . withFdSocket passed $ \fd -> sendMsg sender name ["with ", "it"] [encodeCmsg (Fd fd)] mempty
+        (_, text, messages, flags) <- recvMsg receiver 100 100 mempty
+        (text, flags == mempty) `shouldBe` ("with it", True)
+        Just (Fd fd) <- return (lookupCmsg CmsgIdFd messages >>= decodeCmsg)
+        bracket (mkSocket fd) close $ \copy -> do
+          sendAll copy "through it"
+          recv peer 100 `shouldReturn` "through it"
+    bracket (socket AF_INET Datagram defaultProtocol) close $ \server ->
+      bracket (socket AF_INET Datagram defaultProtocol) close $ \client -> do
+        bind server (SockAddrInet 0 loopback)
+        setSocketOption server RecvIPv4TTL 1
+        address <- getSocketName server
+        received <- newEmptyMVar
+        -- It waits before there is a message.
+        void (forkIO (recvMsg server 3 100 mempty >>= putMVar received))
+        _ <- sendMsg client address ["a message"] [] mempty
+        Just (sender, text, messages, flags) <- within (takeMVar received)
+        (sender `shouldBe`) =<< SockAddrInet <$> socketPort client <*> pure loopback
+        (text, flags == MSG_TRUNC) `shouldBe` ("a m", True)
+        (lookupCmsg CmsgIdIPv4TTL messages >>= decodeCmsg) `shouldBe` Just (IPv4TTL 64)
   it "waits by a transaction" $
     echoing $ \client -> do
       readable <- waitReadSocketSTM client
@@ -58,7 +86,11 @@ main = hspec $ do
     void (registerTimeout manager 1000 (putMVar fired ()))
     within (takeMVar fired) `shouldReturn` Just ()
   where
+    within :: IO a -> IO (Maybe a)
     within = timeout 30000000
+
+loopback :: HostAddress
+loopback = tupleToHostAddress (127, 0, 0, 1)
 
 -- A client of a server that sends back what it gets.
 echoing :: (Socket -> IO a) -> IO a
@@ -71,7 +103,6 @@ echoing use = bracket (socket AF_INET Stream defaultProtocol) close $ \listener 
     connect client (SockAddrInet port loopback)
     use client
   where
-    loopback = tupleToHostAddress (127, 0, 0, 1)
     echo connection = do
       bytes <- recv connection 4096
       unless (B.null bytes) (sendAll connection bytes >> echo connection)

@@ -1,11 +1,44 @@
--- | "Network.Socket" with Millrace's sockets ("Millrace.Socket" says what they guarantee). Not there are @recvBufMsg@,
--- @sendBufMsg@ and their types: "Millrace.Socket.Unix" passes descriptors and credentials.
+{-# LANGUAGE PackageImports #-}
+
+-- | "Network.Socket" with Millrace's sockets ("Millrace.Socket" says what they guarantee).
 module Network.Socket
   ( module Millrace.Socket,
 
     -- * Messages in memory
     recvBufFrom,
     sendBufTo,
+
+    -- * Messages with control messages
+    recvBufMsg,
+    sendBufMsg,
+    MsgFlag (MSG_OOB, MSG_DONTROUTE, MSG_PEEK, MSG_EOR, MSG_TRUNC, MSG_CTRUNC, MSG_WAITALL),
+    Cmsg (..),
+    CmsgId
+      ( CmsgId,
+        CmsgIdIPv4TTL,
+        CmsgIdIPv6HopLimit,
+        CmsgIdIPv4TOS,
+        CmsgIdIPv6TClass,
+        CmsgIdIPv4PktInfo,
+        CmsgIdIPv6PktInfo,
+        CmsgIdFd,
+        UnsupportedCmsgId
+      ),
+    lookupCmsg,
+    filterCmsg,
+    decodeCmsg,
+    encodeCmsg,
+    ControlMessage (..),
+    IPv4TTL (..),
+    IPv6HopLimit (..),
+    IPv4TOS (..),
+    IPv6TClass (..),
+    IPv4PktInfo (..),
+    IPv6PktInfo (..),
+
+    -- * Options
+    whenSupported,
+    StructLinger (..),
 
     -- * Waiting by transactions
     waitReadSocketSTM,
@@ -24,9 +57,28 @@ import Data.ByteString.Unsafe (unsafePackCStringLen, unsafeUseAsCStringLen)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr)
+import Millrace.Compat.SocketMessages (recvBufMsg, sendBufMsg)
 import Millrace.Socket
 import Millrace.Socket.Datagram (recvFrom, sendTo)
 import Millrace.Wait (threadWaitReadSTM, threadWaitWriteSTM)
+import "network" Network.Socket
+  ( Cmsg (..),
+    CmsgId (..),
+    ControlMessage (..),
+    IPv4PktInfo (..),
+    IPv4TOS (..),
+    IPv4TTL (..),
+    IPv6HopLimit (..),
+    IPv6PktInfo (..),
+    IPv6TClass (..),
+    MsgFlag (..),
+    StructLinger (..),
+    decodeCmsg,
+    encodeCmsg,
+    filterCmsg,
+    lookupCmsg,
+    whenSupported,
+  )
 import System.Posix.Types (Fd (..))
 
 -- | Waits for a message, and writes at most this many bytes of it into memory. Returns their number, and the sender.

@@ -1,4 +1,4 @@
--- | "Network.Socket.ByteString" with Millrace's sockets. Not there are @recvMsg@ and @sendMsg@.
+-- | "Network.Socket.ByteString" with Millrace's sockets.
 module Network.Socket.ByteString
   ( send,
     sendAll,
@@ -8,11 +8,14 @@ module Network.Socket.ByteString
     sendManyTo,
     recv,
     recvFrom,
+    sendMsg,
+    recvMsg,
   )
 where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
+import Millrace.Compat.SocketMessages (recvMsg, sendMsg)
 import Millrace.Socket (SockAddr, Socket)
 import Millrace.Socket.ByteString (recv, send, sendAll, sendMany)
 import Millrace.Socket.Datagram (recvFrom, sendAllTo, sendTo)
