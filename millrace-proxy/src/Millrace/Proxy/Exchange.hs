@@ -40,8 +40,8 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isLower, isUpper, toLower)
 import Data.IORef
-import Data.List (intercalate, nub, stripPrefix)
-import Data.Maybe (fromMaybe, maybeToList)
+import Data.List (stripPrefix)
+import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eADDRNOTAVAIL, eMFILE, eNFILE, eNOBUFS, eNOMEM)
 import GHC.IO.Exception (IOException (..))

@@ -66,14 +66,11 @@ where
 
 import Control.Concurrent (forkIOWithUnmask)
 import Control.Exception
-  ( Handler (..),
-    bracket,
+  ( bracket,
     bracketOnError,
-    catches,
     finally,
     mask_,
     onException,
-    throwIO,
     uninterruptibleMask_,
   )
 import Control.Monad (forever, void)
