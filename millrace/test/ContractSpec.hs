@@ -146,18 +146,15 @@ poolInChild = do
       soon <- deadlineAfter (milliseconds 20)
       found <- withResource pool $ \thing -> do
         problem <- failsWith (withResourceBefore soon pool return)
-        require (isExhausted problem) (show problem)
+        require (isDeadlineError problem) (show problem)
         return thing
       require (found == idleOne) "another one"
-  where
-    isExhausted PoolExhausted {} = True
-    isExhausted PoolClosed = False
 
 signalsInChild :: IO ()
 signalsInChild = withSignals [User1] $ \signals -> do
   inChild (raiseSignal User1 >> nextSignal signals >>= \got -> require (got == User1) (show got))
   now <- deadlineAfter (seconds 0)
-  nextSignalBefore now signals `shouldReturn` Nothing
+  nothingIfLate (nextSignalBefore now signals) `shouldReturn` Nothing
 
 watchInChild :: IO ()
 watchInChild = withTemporaryDirectory "." "watch" $ \root -> withWatch [root] Flat $ \watch -> do

@@ -87,7 +87,7 @@ spec = do
         raiseSignal User2
         within 5 "the signal" (nextSignal one) `shouldReturn` User2
         soon <- deadlineAfter (milliseconds 2)
-        nextSignalBefore soon other `shouldReturn` Nothing
+        nothingIfLate (nextSignalBefore soon other) `shouldReturn` Nothing
     it "refuses what cannot be received, and leaves the others as they were" $
       withHandler Posix.sigUSR1 $ \handled ->
         -- SIGKILL, a signal that belongs to libc, and no signal.
@@ -99,14 +99,19 @@ spec = do
       let beyond = 2 ^ (32 :: Int)
       withSignals [User1] $ \signals -> do
         self <- fromIntegral <$> getProcessID
-        failsWith (sendSignal (beyond + self) User1) >>= (`shouldSatisfy` hasCode eSRCH)
+        failsWith (sendSignal User1 (beyond + self)) >>= (`shouldSatisfy` hasCode eSRCH)
         void (failsWith (raiseSignal (Numbered (beyond + signalNumber User1))) :: IO IOError)
         void (failsWith (withSignals [Numbered (beyond + signalNumber User2)] return) :: IO IOError)
         now <- deadlineAfter (milliseconds 50)
-        nextSignalBefore now signals `shouldReturn` Nothing
+        nothingIfLate (nextSignalBefore now signals) `shouldReturn` Nothing
       withProcess (command "sleep" ["60"]) $ \process -> do
-        failsWith (signalProcess process (beyond + 9)) >>= (`shouldSatisfy` hasCode eINVAL)
+        failsWith (signalProcess (Numbered (beyond + 9)) process) >>= (`shouldSatisfy` hasCode eINVAL)
         processExit process `shouldReturn` Nothing
+    it "has one number for each name" $ do
+      [Numbered 15, Numbered 9, Numbered 10] `shouldBe` [Terminate, Kill, User1]
+      map show [Numbered 28, Numbered 34, Numbered 11] `shouldBe` ["WindowChange", "Numbered 34", "SegmentationViolation"]
+      withProcess (command "sleep" ["60"]) (\process -> signalGroup Abort process >> waitProcess process)
+        `shouldReturn` Killed Abort
     it "gives its signals back when it is interrupted at its end" $
       withHandler Posix.sigUSR2 $ \handled -> do
         let interrupted i = do
@@ -197,11 +202,11 @@ spec = do
     it "remembers" $ do
       cache <- newCache 2 (minutes 1)
       forM_ ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1"] $ \name ->
-        (length <$> lookUpIn cache noDeadline (host name "80")) `shouldReturn` 1
+        (length <$> lookUpIn cache (host name "80")) `shouldReturn` 1
     it "remembers for a time beyond all measure" $
       forM_ [maxBound, 18446744073709552] $ \micros -> do
         cache <- newCache 2 (microseconds micros)
-        [one, other] <- replicateM 2 (lookUpIn cache noDeadline (host "127.0.0.1" "80") >>= evaluate >>= makeStableName)
+        [one, other] <- replicateM 2 (lookUpIn cache (host "127.0.0.1" "80") >>= evaluate >>= makeStableName)
         (one == other) `shouldBe` True
     it "has deadlines" $ do
       past <- deadlineAfter (seconds 0)

@@ -5,6 +5,7 @@ import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (forM, forM_, replicateM, replicateM_, void, when)
 import Data.IORef
+import Data.List (isInfixOf)
 import Millrace.Deadline
 import Millrace.Pool
 import Support
@@ -58,13 +59,17 @@ spec = describe "Millrace.Pool" $ do
         patient <- start (withResourceBefore noDeadline pool return)
         shouldBecomeTrue ((== 1) . statusWaiting <$> poolStatus pool)
         soon <- deadlineAfter (milliseconds 20)
-        outcome <- within 20 "the deadline" (try (withResourceBefore soon pool return))
-        outcome `shouldBe` Left (PoolExhausted 2 1)
+        problem <- within 20 "the deadline" (failsWith (withResourceBefore soon pool return))
+        (isDeadlineError problem, "all in use, for which 1 others wait" `isInfixOf` show problem) `shouldBe` (True, True)
         past <- deadlineAfter (seconds 0)
-        try (withResourceBefore past pool return) `shouldReturn` Left (PoolExhausted 2 1)
+        nothingIfLate (withResourceBefore past pool return) `shouldReturn` Nothing
         statusExhausted <$> poolStatus pool `shouldReturn` 2
         stop patient
         statusWaiting <$> poolStatus pool `shouldReturn` 0
+  it "gives up a wait after its time" $ do
+    numbers <- newNumbers
+    withPool (settingsOf numbers) {poolLimit = 1, poolWait = milliseconds 5} $ \pool ->
+      withResource pool $ \_ -> try (withResource pool return) `shouldReturn` Left (PoolExhausted 1 0)
   it "ends what an exception left, unless its settings keep it" $ do
     numbers <- newNumbers
     withPool (settingsOf numbers) $ \pool -> do

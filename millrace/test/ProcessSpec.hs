@@ -16,6 +16,7 @@ import Millrace.Directory (Permissions (..))
 import Millrace.File.Temporary (withTemporaryDirectory)
 import Millrace.Pipe
 import Millrace.Process
+import Millrace.Signal (Signal (Terminate))
 import Scenario (scenarioPasses)
 import Support
 import System.Directory (listDirectory)
@@ -111,24 +112,27 @@ spec = do
     it "ends a group at its deadline, with all that it has started" $
       withoutLeaks . withTemporaryDirectory "." "group" $ \root -> do
         soon <- deadlineAfter (milliseconds 300)
-        exit <- runProcessBefore soon (command "sh" ["-c", "sleep 600 & echo $! > " ++ root ++ "/child; sleep 600"])
-        exit `shouldBe` Killed 9
+        problem <-
+          failsWith (runProcessBefore soon (command "sh" ["-c", "sleep 600 & echo $! > " ++ root ++ "/child; sleep 600"]))
+        (isDeadlineError problem, "Millrace.Process.runProcess" `isInfixOf` show problem) `shouldBe` (True, True)
         child <- filter (/= '\n') <$> readFile (root ++ "/child")
         isGone child `shouldBecome` True
     it "waits until its deadline, and no longer, for others that have its output open" $
       withoutLeaks $
         forM_
-          [ (SameGroup, "sleep 20 & echo $!; sleep 20", Killed 9),
-            (NewGroup, "setsid sh -c 'echo $$; exec sleep 20' & sleep 20", Killed 9),
-            (NewGroup, "setsid sh -c 'echo $$; while :; do echo y; done' & sleep 20", Killed 9),
-            (NewGroup, "setsid sh -c 'echo $$; exec sleep 20' & sleep 0.2; exit 3", Exited 3)
+          [ (SameGroup, "sleep 20 & echo $! > $FILE; sleep 20"),
+            (NewGroup, "setsid sh -c 'echo $$ > $FILE; exec sleep 20' & sleep 20"),
+            (NewGroup, "setsid sh -c 'echo $$ > $FILE; while :; do echo y; done' & sleep 20"),
+            (NewGroup, "setsid sh -c 'echo $$ > $FILE; exec sleep 20' & sleep 0.2; exit 3")
           ]
-          $ \(group, script, expected) -> do
+          $ \(group, script) -> withTemporaryDirectory "." "daemon" $ \root -> do
             soon <- deadlineAfter (milliseconds 500)
-            (exit, out, _) <-
-              within 10 "the deadline" (readProcessBefore soon (command "sh" ["-c", script]) {commandGroup = group} "")
-            exit `shouldBe` expected
-            let other = Char8.unpack (Char8.takeWhile (/= '\n') out)
+            let inRoot = "FILE=" ++ root ++ "/daemon; export FILE; " ++ script
+            late <-
+              within 10 "the deadline" $
+                nothingIfLate (readProcessBefore soon (command "sh" ["-c", inRoot]) {commandGroup = group} "")
+            late `shouldBe` Nothing
+            other <- filter (/= '\n') <$> readFile (root ++ "/daemon")
             void (runProcess (command "sh" ["-c", "kill " ++ other]))
             isGone other `shouldBecome` True
     it "asks politely first" $
@@ -150,7 +154,7 @@ spec = do
             terminated script group micros = withProcess (shell script group) $ \process -> do
               let out = fromJust (processOutput process)
               readPipe out 100 `shouldReturn` "ready\n"
-              within 10 "the end" (terminateProcess (microseconds micros) process) `shouldReturn` Killed 15
+              within 10 "the end" (terminateProcess (microseconds micros) process) `shouldReturn` Killed Terminate
               receiveAllBy (readPipe out 65536)
         forM_ [NewGroup, DetachedGroup] $ \group -> do
           terminated cleansUp group 20000000 `shouldReturn` "clean\n"
@@ -174,7 +178,7 @@ spec = do
         -- Asked to end, it does so before its time of grace is over.
         withProcess leaves {commandOutput = NewPipe} $ \process -> do
           readPipe (fromJust (processOutput process)) 4 `shouldReturn` "left"
-          terminateProcess (seconds 20) process `shouldReturn` Killed 15
+          terminateProcess (seconds 20) process `shouldReturn` Killed Terminate
         passed <- subtract begin <$> monotonicNanoseconds
         passed `shouldSatisfy` (< 10000000000)
         noChildren
@@ -185,7 +189,7 @@ spec = do
         waiting <- forM [1 .. 10 :: Int] (const (start (waitProcess process)))
         mapM finish waiting `shouldReturn` replicate 10 (Exited 5)
         processExit process `shouldReturn` Just (Exited 5)
-        signalProcess process 15
+        signalProcess Terminate process
         noChildren
     it "limits what a program may use" $
       withoutLeaks $ do

@@ -330,8 +330,8 @@ childrenOfOthers = withTemporaryDirectory "." "children" $ \root -> do
       case outcome of
         Right exit -> require (exit == Process.Exited 0) (show exit)
         Left problem -> require (hasCode eCHILD problem && "SIGCHLD" `isInfixOf` show problem) (show problem)
-      Process.signalProcess process 15
-      Process.signalGroup process 15
+      Process.signalProcess Terminate process
+      Process.signalGroup Terminate process
     ran <- exists (root ++ "/ran")
     require ran "the program did not run"
     removeFile (root ++ "/ran")

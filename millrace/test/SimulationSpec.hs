@@ -204,7 +204,7 @@ refusedThere =
     ("signals", Signal.withSignals [Signal.User1] (\_ -> return ())),
     -- Not harmful if they are sent: they do nothing by default.
     ("signals to this program", Signal.raiseSignal Signal.WindowChange),
-    ("signals to others", getProcessID >>= \self -> Signal.sendSignal (fromIntegral self) Signal.WindowChange),
+    ("signals to others", getProcessID >>= \self -> Signal.sendSignal Signal.WindowChange (fromIntegral self)),
     ("watches", Watch.withWatch ["."] Watch.Flat (\_ -> return ())),
     ("names", void (Name.lookUp (Name.host "localhost" "80"))),
     ("symbolic links", Directory.createSymbolicLink "a" "b"),

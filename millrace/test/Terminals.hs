@@ -31,7 +31,7 @@ talkToTest terminal = do
   size <- terminalSize terminal
   require (size == Size 24 80) (show size)
   soon <- deadlineAfter (milliseconds 20)
-  waitForNewSizeBefore soon terminal size >>= \new -> require (null new) (show new)
+  nothingIfLate (waitForNewSizeBefore soon terminal size) >>= \new -> require (null new) (show new)
   forM_
     [ void (readTerminalBefore soon terminal 1),
       void (readStandardInputBefore soon 1),

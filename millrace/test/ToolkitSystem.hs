@@ -61,7 +61,7 @@ functions root =
       \_ ->
         bracket
           (startProcess (command "sleep" ["60"]))
-          (\process -> signalProcess process 9 >> waitProcess process)
+          (\process -> signalProcess Kill process >> waitProcess process)
           (void . waitProcess)
     ),
     ( "signals",
@@ -82,8 +82,8 @@ functions root =
       \i ->
         newCache 10 (milliseconds 1) >>= \cache ->
           void
-            ( lookUpIn cache noDeadline (host ("127.0.1." ++ show i) "80")
-                >> lookUpIn cache noDeadline (host "localhost" "80")
+            ( lookUpIn cache (host ("127.0.1." ++ show i) "80")
+                >> lookUpInBefore noDeadline cache (host "localhost" "80")
             )
     ),
     ( "pipes with deadlines",
@@ -125,14 +125,14 @@ functions root =
     ( "processes with deadlines",
       \i ->
         deadlineAfter (microseconds (i * 100)) >>= \soon ->
-          runProcessBefore soon (command "sleep" ["60"])
+          nothingIfLate (runProcessBefore soon (command "sleep" ["60"]))
             >> void (readProcessBefore soon (command "cat" []) (bytesAt i 1000))
     ),
     ( "waitProcessBefore",
       \_ ->
         withProcess
           (command "sleep" ["60"])
-          (\process -> deadlineAfter (microseconds 500) >>= \soon -> waitProcessBefore soon process >> signalGroup process 15)
+          (\process -> deadlineAfter (microseconds 500) >>= \soon -> nothingIfLate (waitProcessBefore soon process) >> signalGroup Terminate process)
     ),
     ( "nextEventsBefore",
       \i ->

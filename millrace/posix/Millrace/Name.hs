@@ -32,6 +32,7 @@ module Millrace.Name
     Cache,
     newCache,
     lookUpIn,
+    lookUpInBefore,
 
     -- * Errors
     Problem (..),
@@ -288,13 +289,17 @@ data Cache = Cache
 newCache :: Int -> Duration -> IO Cache
 newCache most time = (\answers -> Cache answers (max 1 most) time) <$> newMVar []
 
--- | 'lookUpBefore' with a cache. Threads that look up the same name at the same time may all do so.
+-- | 'lookUp' with a cache. Threads that look up the same name at the same time may all do so.
 --
 -- >>> cache <- newCache 100 (minutes 1)
--- >>> map addrAddress <$> lookUpIn cache noDeadline (host "127.0.0.1" "80")
+-- >>> map addrAddress <$> lookUpIn cache (host "127.0.0.1" "80")
 -- [127.0.0.1:80]
-lookUpIn :: Cache -> Deadline -> Query -> IO [AddrInfo]
-lookUpIn cache deadline query = do
+lookUpIn :: Cache -> Query -> IO [AddrInfo]
+lookUpIn = lookUpInBefore noDeadline
+
+-- | 'lookUpIn' with a deadline ('Millrace.Deadline.isDeadlineError').
+lookUpInBefore :: Deadline -> Cache -> Query -> IO [AddrInfo]
+lookUpInBefore deadline cache query = do
   now <- deadlineAfter (seconds 0)
   known <- modifyMVar (cacheAnswers cache) $ \answers ->
     let valid = [answer | answer@(_, end, _) <- answers, end > now]

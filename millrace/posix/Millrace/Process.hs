@@ -22,8 +22,10 @@
 -- Exited 3
 -- >>> import Millrace.Deadline
 -- >>> deadline <- deadlineAfter (milliseconds 100)
--- >>> runProcessBefore deadline (command "sleep" ["60"])
--- Killed 9
+-- >>> nothingIfLate (runProcessBefore deadline (command "sleep" ["60"]))
+-- Nothing
+-- >>> runProcess (command "sh" ["-c", "kill $$"])
+-- Killed Terminate
 module Millrace.Process
   ( -- * Commands
     Command (..),
@@ -79,7 +81,7 @@ import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word32)
-import Foreign.C.Error (Errno (..), eBADF, eCHILD, eINVAL, ePERM, ePIPE, eSRCH)
+import Foreign.C.Error (Errno (..), eBADF, eCHILD, eINVAL, ePERM, ePIPE, eSRCH, eTIMEDOUT)
 import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (plusForeignPtr)
 import Foreign.Marshal.Alloc (alloca)
@@ -88,8 +90,9 @@ import Foreign.Ptr (FunPtr, Ptr)
 import Foreign.Storable (peek)
 import GHC.Conc (labelThread, myThreadId)
 import GHC.IO.Exception (IOException (ioe_errno))
-import Millrace.Deadline (Deadline, Duration, deadlineAfter, hasPassed, noDeadline, seconds)
+import Millrace.Deadline (Deadline, Duration, deadlineAfter, hasPassed, isDeadlineError, noDeadline, nothingIfLate)
 import Millrace.Internal.Constants.Processes
+import Millrace.Internal.Constants.Signals
 import Millrace.Internal.DescriptorTypes
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes)
@@ -215,9 +218,9 @@ data Resource
 data Exit
   = -- | with this code; 0 is success
     Exited !Int
-  | -- | by the signal with this number
-    Killed !Int
-  deriving (Eq, Ord, Show, Read)
+  | -- | by this signal
+    Killed !Signal
+  deriving (Eq, Ord, Show)
 
 -- | A process that was started.
 data Process = Process
@@ -447,8 +450,8 @@ resourceNumber resource = case resource of
 -- Ends a process that no thread has taken over, even if Millrace cannot wait: then it looks again from time to time.
 killUnwanted :: CInt -> CInt -> IO ()
 killUnwanted number pidfd = do
-  _ <- c_signal_group pidfd number 9
-  _ <- c_signal_process pidfd 9
+  _ <- c_signal_group pidfd number (saturated (signalNumber Kill))
+  _ <- c_signal_process pidfd (saturated (signalNumber Kill))
   void (forkIO (reapAfter 1000))
   where
     reapAfter pauseMicros = do
@@ -468,7 +471,7 @@ awaitEnd handle = try go
     exitOf result
       | Errno (fromIntegral (negate result)) == eCHILD = throwIO endUnknown
       | result < 0 = throwIO (failure "Millrace.Process" "a process" (Errno (fromIntegral (negate result))))
-      | testBit result 31 = return (Killed code)
+      | testBit result 31 = return (Killed (Numbered code))
       | otherwise = return (Exited code)
       where
         code = fromIntegral (result .&. 0xffff)
@@ -492,7 +495,7 @@ keepProcess process = uninterruptibleMask_ $ do
   when (isJust respite && hasGroup process) $ awaitGroup process
   -- Until it is reaped, its number means this group only.
   takeMVar (processLock process)
-  when (ownsGroup process || isJust respite && hasGroup process) $ void (signalGroupNow process 9)
+  when (ownsGroup process || isJust respite && hasGroup process) $ void (signalGroupNow Kill process)
   outcome <- awaitEnd handle
   putMVar (processEnd process) outcome
   putMVar (processLock process) ()
@@ -511,8 +514,9 @@ awaitGroup process = go 1000
       runs <- either (const True) (/= 0) <$> runJob (job c_group_runs [fromIntegral (processNumber process)] [])
       when (runs && left > 0) $ threadDelay (min left pauseMicros) >> go (min 50000 (2 * pauseMicros))
 
-signalGroupNow :: Process -> CInt -> IO CInt
-signalGroupNow process = c_signal_group (descriptorOf (processHandle process)) (processNumber process)
+signalGroupNow :: Signal -> Process -> IO CInt
+signalGroupNow signal process =
+  c_signal_group (descriptorOf (processHandle process)) (processNumber process) (saturated (signalNumber signal))
 
 ownsGroup :: Process -> Bool
 ownsGroup process = commandGroup (processCommand process) == NewGroup || isJust (processPty process)
@@ -524,9 +528,17 @@ hasGroup process = commandGroup (processCommand process) /= SameGroup || isJust 
 waitProcess :: Process -> IO Exit
 waitProcess process = readMVar (processEnd process) >>= either throwIO return
 
--- | 'waitProcess' with a deadline; 'Nothing' if the process has not ended by then. The process continues.
-waitProcessBefore :: Deadline -> Process -> IO (Maybe Exit)
-waitProcessBefore deadline process = do
+-- | 'waitProcess' with a deadline ('Millrace.Deadline.isDeadlineError'). When that has passed, the process continues.
+waitProcessBefore :: Deadline -> Process -> IO Exit
+waitProcessBefore deadline process =
+  endedBy deadline process >>= maybe (throwIO (tooLate "Millrace.Process.waitProcess" process)) return
+
+tooLate :: String -> Process -> IOError
+tooLate function process = failure function (show process) eTIMEDOUT
+
+-- How the process has ended, if it has by the deadline.
+endedBy :: Deadline -> Process -> IO (Maybe Exit)
+endedBy deadline process = do
   limit <- if deadline == noDeadline then return (-1) else microsUntil deadline
   ended <- processExit process
   maybe (timeout limit (waitProcess process)) (return . Just) ended
@@ -536,33 +548,34 @@ processExit :: Process -> IO (Maybe Exit)
 processExit process = tryReadMVar (processEnd process) >>= traverse (either throwIO return)
 
 -- | Sends a signal to the process. Does nothing if it has ended.
-signalProcess :: Process -> Int -> IO ()
-signalProcess process number = do
-  result <- whileOpen (processHandle process) (`c_signal_process` saturated number)
+signalProcess :: Signal -> Process -> IO ()
+signalProcess signal process = do
+  result <- whileOpen (processHandle process) (`c_signal_process` saturated (signalNumber signal))
   forM_ result $ \code ->
     unless (code >= 0 || Errno (negate code) == eSRCH) $
       throwIO (failure "Millrace.Process.signalProcess" (show process) (Errno (negate code)))
 
 -- | Sends a signal to the group of the process. Only to the process if it is in this program's group, or has left its
 -- own for another one. Does nothing if the process has ended.
-signalGroup :: Process -> Int -> IO ()
-signalGroup process number
-  | not (hasGroup process) = signalProcess process number
+signalGroup :: Signal -> Process -> IO ()
+signalGroup signal process
+  | not (hasGroup process) = signalProcess signal process
   | otherwise = do
     result <- withMVar (processLock process) $ \() -> do
       ended <- tryReadMVar (processEnd process)
-      maybe (signalGroupNow process (saturated number)) (\_ -> return 0) ended
+      maybe (signalGroupNow signal process) (\_ -> return 0) ended
     let code = Errno (negate result)
     when (result < 0) $
       if code == eSRCH
-        then signalProcess process number
+        then signalProcess signal process
         else throwIO (failure "Millrace.Process.signalGroup" (show process) code)
 
 -- Kills a process, wherever it is, and its group. 'False' if it may not be killed: then do not wait for it.
 kill :: Process -> IO Bool
 kill process = do
-  signalGroup process 9 `catch` ignore
-  maybe True (\result -> Errno (negate result) /= ePERM) <$> whileOpen (processHandle process) (`c_signal_process` 9)
+  signalGroup Kill process `catch` ignore
+  result <- whileOpen (processHandle process) (`c_signal_process` saturated (signalNumber Kill))
+  return (maybe True (\code -> Errno (negate code) /= ePERM) result)
   where
     ignore :: IOError -> IO ()
     ignore _ = return ()
@@ -582,8 +595,8 @@ terminateProcess :: Duration -> Process -> IO Exit
 terminateProcess grace process = (`onException` atOnce) $ do
   deadline <- deadlineAfter grace
   writeIORef (processRespite process) (Just deadline)
-  signalGroup process 15
-  ended <- waitProcessBefore deadline process
+  signalGroup Terminate process
+  ended <- endedBy deadline process
   maybe (end "Millrace.Process.terminateProcess" process) return ended
   where
     atOnce = writeIORef (processRespite process) Nothing >> kill process
@@ -607,62 +620,54 @@ withProcess what action = mask $ \restore -> do
 runProcess :: Command -> IO Exit
 runProcess = runProcessBefore noDeadline
 
--- | Runs a program to its end, or until the deadline. When that passes, the process and its group are killed. Throws if
--- they may not be (@EPERM@).
+-- | 'runProcess' with a deadline ('Millrace.Deadline.isDeadlineError'). When that passes, the process and its group are
+-- killed, and it throws when the process has ended. Throws @EPERM@ if they may not be killed.
 runProcessBefore :: Deadline -> Command -> IO Exit
-runProcessBefore deadline what = withProcess what $ \process -> do
-  ended <- waitProcessBefore deadline process
-  maybe (end "Millrace.Process.runProcess" process) return ended
+runProcessBefore deadline what = withProcess what (endBefore "Millrace.Process.runProcess" deadline)
+
+-- Waits for the end of a process. At the deadline it ends the process, and then throws.
+endBefore :: String -> Deadline -> Process -> IO Exit
+endBefore function deadline process =
+  endedBy deadline process >>= maybe (end function process >> throwIO (tooLate function process)) return
 
 -- | Runs a program to its end. Its input is the given bytes, and its output and its errors are returned.
 readProcess :: Command -> ByteString -> IO (Exit, ByteString, ByteString)
 readProcess = readProcessBefore noDeadline
 
--- | Runs a program like 'readProcess', to its end or until the deadline. When that passes, the process and its group
--- are killed, and the bytes that were read are returned. After the deadline it does not wait for other processes that
--- have the output open, such as daemons that the process has started.
+-- | 'readProcess' with a deadline ('Millrace.Deadline.isDeadlineError'), also for other processes that have the output
+-- open, such as daemons that the process has started. When it passes, the process and its group are killed, and it
+-- throws when the process has ended.
 readProcessBefore :: Deadline -> Command -> ByteString -> IO (Exit, ByteString, ByteString)
 readProcessBefore deadline what input = withProcess piped $ \process -> do
-  out <- reading (processOutput process)
-  errors <- reading (processErrors process)
+  out <- reading process (processOutput process)
+  errors <- reading process (processErrors process)
   _ <- forkIO (mapM_ feed (processInput process))
-  exit <- waitProcessBefore deadline process >>= maybe (end "Millrace.Process.readProcess" process) return
+  exit <- endBefore function deadline process
   (,,) exit <$> out <*> errors
   where
+    function = "Millrace.Process.readProcess"
     piped = what {commandInput = NewPipe, commandOutput = NewPipe, commandErrors = NewPipe}
-    reading = maybe (return (return ByteString.empty)) $ \out -> do
+    reading process = maybe (return (return ByteString.empty)) $ \out -> do
       done <- newEmptyMVar
-      _ <- mask_ $ forkIO (readUntil deadline out >>= putMVar done)
-      -- The pipe still holds bytes that the process has written between the deadline and its end.
-      return ((<>) <$> takeMVar done <*> readNow mebibyte out)
+      _ <- mask_ $ forkIO (readToEnd deadline out >>= putMVar done)
+      return (takeMVar done >>= maybe (throwIO (tooLate function process)) return)
     feed into = (writePipe into input `catch` ignoreClosed) `finally` closeWriteEnd into
     -- Closed by the process, or here, because the caller was interrupted.
     ignoreClosed problem = unless (maybe False ((`elem` [ePIPE, eBADF]) . Errno) (ioe_errno problem)) (throwIO problem)
 
--- All bytes until the end of the pipe, until it is closed here, or until the deadline. The clock is read for each
--- piece, because a process that always writes would never let the deadline of a read pass.
-readUntil :: Deadline -> ReadEnd -> IO ByteString
-readUntil deadline out = ByteString.concat . reverse <$> go []
+-- All bytes until the end of the pipe, or until it is closed here. 'Nothing' if the deadline passes before. The clock is
+-- read for each piece, because a process that always writes would never let the deadline of a read pass.
+readToEnd :: Deadline -> ReadEnd -> IO (Maybe ByteString)
+readToEnd deadline out = fmap (ByteString.concat . reverse) <$> go []
   where
     go parts = do
-      part <- readOrEnd deadline out
+      part <- nothingIfLate (readPipeBefore deadline out 65536 `catch` closed)
       isLate <- hasPassed deadline
-      if ByteString.null part || isLate then return (part : parts) else go (part : parts)
-
--- The bytes in the pipe, at most about this many. Does not wait.
-readNow :: Int -> ReadEnd -> IO ByteString
-readNow most out = ByteString.concat <$> go most
-  where
-    go left = do
-      part <- if left <= 0 then return ByteString.empty else deadlineAfter (seconds 0) >>= (`readOrEnd` out)
-      if ByteString.null part then return [] else (part :) <$> go (left - ByteString.length part)
-
-readOrEnd :: Deadline -> ReadEnd -> IO ByteString
-readOrEnd deadline out = readPipeBefore deadline out 65536 `catch` ended
-  where
-    ended :: IOError -> IO ByteString
-    ended _ = return ByteString.empty
-
--- More than a pipe holds, unless a program with privileges has made it larger.
-mebibyte :: Int
-mebibyte = 1048576
+      case part of
+        Just bytes | ByteString.null bytes -> return (Just parts)
+        Just bytes | not isLate -> go (bytes : parts)
+        _ -> return Nothing
+    closed :: IOError -> IO ByteString
+    closed problem
+      | isDeadlineError problem = throwIO problem
+      | otherwise = return ByteString.empty

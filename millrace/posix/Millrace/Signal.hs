@@ -34,8 +34,9 @@ import Control.Monad (foldM, forM_, when)
 import Data.List (nub)
 import qualified Data.Map.Strict as Map
 import qualified Data.Set as Set
-import Foreign.C.Error (eINVAL, eSRCH)
+import Foreign.C.Error (eINVAL, eSRCH, eTIMEDOUT)
 import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Internal.Constants.Signals
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.HelperJob (refuseSimulation)
 import Millrace.Internal.Park (handOver)
@@ -47,44 +48,6 @@ import qualified System.Posix.Signals as Posix
 
 -- GHC takes the handler that restores the terminal's mode for the default action, and has put back the default action.
 foreign import ccall unsafe "mrh_terminal_guard" c_guard_terminal :: IO ()
-
--- | A signal.
-data Signal
-  = -- | the terminal is gone; servers read their configuration again
-    Hangup
-  | -- | the interrupt key
-    Interrupt
-  | -- | the quit key
-    Quit
-  | -- | the request to end
-    Terminate
-  | User1
-  | User2
-  | -- | a child has ended or stopped
-    Child
-  | -- | the size of the terminal has changed
-    WindowChange
-  | -- | the process continues after it was stopped
-    Continue
-  | -- | another signal, by its number
-    Numbered !Int
-  deriving (Eq, Ord, Show)
-
--- | The system's number.
-signalNumber :: Signal -> Int
-signalNumber signal = case signal of
-  Hangup -> known Posix.sigHUP
-  Interrupt -> known Posix.sigINT
-  Quit -> known Posix.sigQUIT
-  Terminate -> known Posix.sigTERM
-  User1 -> known Posix.sigUSR1
-  User2 -> known Posix.sigUSR2
-  Child -> known Posix.sigCHLD
-  WindowChange -> 28
-  Continue -> known Posix.sigCONT
-  Numbered number -> number
-  where
-    known = fromIntegral
 
 -- | Signals that have arrived and were not taken yet.
 newtype Signals = Signals (TVar (Set.Set Signal))
@@ -117,11 +80,10 @@ withSignals wanted = bracket begin end
     end (Signals pending) = changeListeners (\before -> foldM (remove pending) before kinds)
     -- installHandler does not say that the system has refused a signal. Libc's own ones are not in the full set.
     receivable =
-      [ fromIntegral number
-        | number <-
-            [1 .. 64],
-          number `notElem` [9, 19],
-          number `Posix.inSignalSet` Posix.fullSignalSet
+      [ number
+        | number <- [1 .. 64],
+          Numbered number `notElem` [Kill, Stop],
+          fromIntegral number `Posix.inSignalSet` Posix.fullSignalSet
       ]
     refused signal = failure "Millrace.Signal.withSignals" (show signal) eINVAL
 
@@ -172,13 +134,14 @@ nextSignal (Signals pending) = atomically $ do
   now <- readTVar pending
   maybe retry (\(first, others) -> first <$ writeTVar pending others) (Set.minView now)
 
--- | 'nextSignal' with a deadline: 'Nothing' if none has arrived. If it is interrupted, it has taken none.
-nextSignalBefore :: Deadline -> Signals -> IO (Maybe Signal)
+-- | 'nextSignal' with a deadline ('Millrace.Deadline.isDeadlineError'). If it throws, it has taken none.
+nextSignalBefore :: Deadline -> Signals -> IO Signal
 nextSignalBefore deadline signals@(Signals pending)
-  | deadline == noDeadline = Just <$> nextSignal signals
-  | otherwise = handOver (mapM_ putBack) $ do
+  | deadline == noDeadline = nextSignal signals
+  | otherwise = handOver putBack $ do
     limit <- microsUntil deadline
-    timeout (max 1 limit) (nextSignal signals)
+    found <- timeout (max 1 limit) (nextSignal signals)
+    maybe (throwIO (failure "Millrace.Signal.nextSignal" "a stream of signals" eTIMEDOUT)) return found
   where
     putBack signal = atomically (modifyTVar' pending (Set.insert signal))
 
@@ -187,8 +150,8 @@ raiseSignal :: Signal -> IO ()
 raiseSignal signal = refuseSimulation >> Posix.raiseSignal (saturated (signalNumber signal))
 
 -- | Sends a signal to another process, by its number ('Millrace.Process.signalProcess' cannot hit a wrong one).
-sendSignal :: Int -> Signal -> IO ()
-sendSignal process signal = do
+sendSignal :: Signal -> Int -> IO ()
+sendSignal signal process = do
   refuseSimulation
   -- Without its upper bits the number would mean another process.
   when (toInteger process /= toInteger (saturated process)) $

@@ -137,18 +137,17 @@ terminalSize terminal@(Terminal stream) = alloca $ \rows -> alloca $ \columns ->
 
 -- | Waits until the size differs from the given one, and returns the new one.
 waitForNewSize :: Terminal -> Size -> IO Size
-waitForNewSize terminal old =
-  waitForNewSizeBefore noDeadline terminal old >>= maybe (waitForNewSize terminal old) return
+waitForNewSize = waitForNewSizeBefore noDeadline
 
--- | 'waitForNewSize' with a deadline: 'Nothing' if the size has not changed.
-waitForNewSizeBefore :: Deadline -> Terminal -> Size -> IO (Maybe Size)
+-- | 'waitForNewSize' with a deadline ('Millrace.Deadline.isDeadlineError').
+waitForNewSizeBefore :: Deadline -> Terminal -> Size -> IO Size
 waitForNewSizeBefore deadline terminal old = withSignals [WindowChange] go
   where
     go signals = do
       now <- terminalSize terminal
       if now /= old
-        then return (Just now)
-        else nextSignalBefore deadline signals >>= maybe (return Nothing) (\_ -> go signals)
+        then return now
+        else nextSignalBefore deadline signals >> go signals
 
 -- | Whether a descriptor is a terminal.
 isTerminal :: Fd -> IO Bool

@@ -1,8 +1,11 @@
 -- | Deadlines: points in time at which an operation ends.
 --
--- A deadline is a point in time. So several operations that together have a time limit can share it. An operation whose
--- deadline passes ends with an 'IOError' of type 'GHC.IO.Exception.TimeExpired' ('isDeadlineError'); no asynchronous
--- exception is involved, and nothing that was received is lost.
+-- A deadline is a point in time. So several operations that together have a time limit can share it.
+--
+-- One rule holds for all functions whose names end with @Before@: they take the deadline first, and if it passes they
+-- throw an 'IOError' of type 'GHC.IO.Exception.TimeExpired' ('isDeadlineError'), which names the function and its
+-- object. 'nothingIfLate' makes 'Nothing' of it. No asynchronous exception is involved, and nothing that was received is
+-- lost.
 --
 -- > deadline <- deadlineAfter (seconds 5)     -- for both
 -- > greeting <- recvBefore deadline socket 4096
@@ -11,11 +14,10 @@
 -- A receive that ends at its deadline loses nothing:
 --
 -- >>> import Millrace
--- >>> import System.IO.Error (tryIOError)
 -- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
 -- >>> soon <- deadlineAfter (milliseconds 1)
--- >>> either isDeadlineError (const False) <$> tryIOError (recvBefore soon here 100)
--- True
+-- >>> nothingIfLate (recvBefore soon here 100)
+-- Nothing
 -- >>> sendAll there "late, but not lost"
 -- >>> recv here 100
 -- "late, but not lost"
@@ -26,6 +28,7 @@ module Millrace.Deadline
     earlier,
     hasPassed,
     isDeadlineError,
+    nothingIfLate,
     deadlineNanoseconds,
     deadlineFromNanoseconds,
     monotonicNanoseconds,
@@ -35,6 +38,7 @@ module Millrace.Deadline
   )
 where
 
+import Control.Exception (catch, throwIO)
 import Data.Word (Word64)
 import GHC.IO.Exception (IOErrorType (TimeExpired))
 import Millrace.Duration
@@ -93,6 +97,14 @@ isDeadlineError :: IOError -> Bool
 isDeadlineError problem = case ioeGetErrorType problem of
   TimeExpired -> True
   _ -> False
+
+-- | Runs an action, and returns 'Nothing' if a deadline passed in it ('isDeadlineError').
+--
+-- > deadline <- deadlineAfter (seconds 5)
+-- > signal <- nothingIfLate (nextSignalBefore deadline signals)
+nothingIfLate :: IO a -> IO (Maybe a)
+nothingIfLate action =
+  (Just <$> action) `catch` \problem -> if isDeadlineError problem then return Nothing else throwIO problem
 
 -- | The deadline in nanoseconds on the core's monotonic clock; 0 for 'noDeadline'. "Millrace.Operation" needs it.
 deadlineNanoseconds :: Deadline -> Word64

@@ -8,8 +8,8 @@
 -- 1. No more than 'poolLimit' things exist at any time, including those that are being made and those that are being
 --    ended.
 -- 2. A thread that finds no idle thing waits for its turn. The thread that has waited longest is served first, after at
---    most eight others of the capability on which a thing comes back. It waits until a deadline, or for 'poolWait', and
---    then gets 'PoolExhausted'. No asynchronous exception is involved.
+--    most eight others of the capability on which a thing comes back. It waits for 'poolWait', and then gets
+--    'PoolExhausted', or until a deadline. No asynchronous exception is involved.
 -- 3. A thing goes back whatever exception ends its use. The pool then asks 'poolKeep' whether it can be used again.
 -- 4. A thing that has become too old, was idle for too long, or is no longer healthy is ended and replaced.
 --
@@ -60,7 +60,9 @@ import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import qualified Data.IntMap.Strict as IntMap
 import Data.List (partition)
 import Data.Word (Word64)
+import Foreign.C.Error (eTIMEDOUT)
 import Millrace.Deadline
+import Millrace.Internal.Errors (failure)
 import Millrace.Internal.Timer (microsUntil, withTimer)
 import Millrace.Internal.TimerTable (Action (..))
 import Millrace.Timer (threadDelay)
@@ -157,7 +159,7 @@ data Counts = Counts {made, ended, unhealthy, refused :: !Int}
 
 -- | Why a pool gave nothing.
 data PoolProblem
-  = -- | All things were in use until the deadline.
+  = -- | All things were in use for 'poolWait'.
     PoolExhausted
       { exhaustedLimit :: !Int,
         -- | Threads that waited besides this one.
@@ -220,13 +222,21 @@ withPool settings = bracket (newPool settings) closePool
 withResource :: Pool a -> (a -> IO b) -> IO b
 withResource pool action = do
   deadline <- deadlineAfter (poolWait (poolOf pool))
-  withResourceBefore deadline pool action
+  withResourceOr (toException . PoolExhausted (poolLimit (poolOf pool))) deadline pool action
 
--- | Uses a thing of the pool, and waits for one until the deadline. The deadline limits the wait and the making of a
--- thing, but not its use.
+-- | Uses a thing of the pool, and waits for one until the deadline ('isDeadlineError'). The deadline limits the wait and
+-- the making of a thing, but not its use.
 withResourceBefore :: Deadline -> Pool a -> (a -> IO b) -> IO b
-withResourceBefore deadline pool action = mask $ \restore -> do
-  item <- acquire deadline pool
+withResourceBefore deadline pool = withResourceOr late deadline pool
+  where
+    late others = toException (failure "Millrace.Pool.withResource" (described others) eTIMEDOUT)
+    described others =
+      "a pool of " ++ show (poolLimit (poolOf pool)) ++ ", all in use, for which " ++ show others ++ " others wait"
+
+-- The first argument is what a thread gets that waits until the deadline with this number of others.
+withResourceOr :: (Int -> SomeException) -> Deadline -> Pool a -> (a -> IO b) -> IO b
+withResourceOr late deadline pool action = mask $ \restore -> do
+  item <- acquire late deadline pool
   result <-
     restore (action (content item)) `catch` \problem -> do
       giveBack pool Threw item
@@ -260,15 +270,15 @@ data Found a
   | Shut
 
 -- Masked.
-acquire :: Deadline -> Pool a -> IO (Item a)
-acquire deadline pool@Pool {poolState} = do
+acquire :: (Int -> SomeException) -> Deadline -> Pool a -> IO (Item a)
+acquire late deadline pool@Pool {poolState} = do
   (capability, _) <- myThreadId >>= threadCapability
   signal <- newEmptyMVar
   found <- atomicModifyIORef' poolState (find (poolLimit (poolOf pool)) capability signal)
   case found of
     Found item -> check deadline pool item
     Room -> make deadline pool
-    Wait number -> await deadline pool number signal
+    Wait number -> await late deadline pool number signal
     Shut -> throwIO PoolClosed
 
 -- Threads that wait come first: a thing that was put back is given to one of them and never idle.
@@ -293,8 +303,8 @@ select :: [b] -> [(b, [b])]
 select [] = []
 select (first : others) = (first, others) : [(other, first : rest) | (other, rest) <- select others]
 
-await :: Deadline -> Pool a -> Int -> MVar (Grant a) -> IO (Item a)
-await deadline pool@Pool {poolOf, poolState} number signal = do
+await :: (Int -> SomeException) -> Deadline -> Pool a -> Int -> MVar (Grant a) -> IO (Item a)
+await late deadline pool@Pool {poolState} number signal = do
   grant <- untilDeadline (takeMVar signal) `onException` abandon
   case grant of
     Take item -> check deadline pool item
@@ -302,7 +312,7 @@ await deadline pool@Pool {poolOf, poolState} number signal = do
     IsClosed -> throwIO PoolClosed
     TooLate -> do
       others <- IntMap.size . waiting <$> readIORef poolState
-      throwIO (PoolExhausted (poolLimit poolOf) others)
+      throwIO (late others)
   where
     untilDeadline wait
       | deadline == noDeadline = wait
