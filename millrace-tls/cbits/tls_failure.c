@@ -41,8 +41,18 @@ void tls_failure_set(tls_connection *connection, tls_problem problem, const char
     failure->detail[length] = 0;
 }
 
-static tls_problem problem_of_tls(const tls_connection *connection, int reason)
+/* Whether an error with this reason says that an alert was received. Errors that OpenSSL's libraries share have larger
+ * numbers. */
+static bool is_of_alert(int reason)
 {
+    return reason >= SSL_AD_REASON_OFFSET && reason <= SSL_AD_REASON_OFFSET + UINT8_MAX;
+}
+
+static tls_problem problem_of(const tls_connection *connection, unsigned long error)
+{
+    int reason = ERR_GET_REASON(error);
+    if (ERR_GET_LIB(error) != ERR_LIB_SSL)
+        return reason == ERR_R_MALLOC_FAILURE ? TLS_PROBLEM_NO_MEMORY : TLS_PROBLEM_VIOLATION;
     switch (reason) {
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
         return TLS_PROBLEM_CERTIFICATE;
@@ -74,7 +84,7 @@ static tls_problem problem_of_tls(const tls_connection *connection, int reason)
     case ERR_R_MALLOC_FAILURE:
         return TLS_PROBLEM_NO_MEMORY;
     default:
-        return reason >= SSL_AD_REASON_OFFSET ? TLS_PROBLEM_ALERT : TLS_PROBLEM_VIOLATION;
+        return is_of_alert(reason) ? TLS_PROBLEM_ALERT : TLS_PROBLEM_VIOLATION;
     }
 }
 
@@ -85,10 +95,13 @@ void tls_failure_note(tls_connection *connection, int ssl_error)
     tls_problem problem = TLS_PROBLEM_VIOLATION;
     if (first != 0) {
         detail = ERR_reason_error_string(first);
-        problem = problem_of_tls(connection, ERR_GET_REASON(first));
+        problem = problem_of(connection, first);
     }
     if (connection->is_without_memory)
         problem = TLS_PROBLEM_NO_MEMORY;
+    else if (connection->failure && connection->failure->verify_result != X509_V_OK)
+        /* The first error may be one of verifying, for example of a wrong signature. */
+        problem = TLS_PROBLEM_CERTIFICATE;
     else if (first == 0 && connection->alert_received >= 0)
         problem = TLS_PROBLEM_ALERT;
     else if (first == 0 && ssl_error != SSL_ERROR_SSL)

@@ -5,8 +5,12 @@ module RefusalSpec (spec) where
 
 import Control.Exception
 import Control.Monad
+import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.Char (isAlphaNum)
 import Data.List (isInfixOf)
+import Data.Word (Word8)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Tls
@@ -22,6 +26,18 @@ spec = do
     refusesServer "whose certificate is not valid yet" "future" id NotYetValid BadCertificate
     refusesServer "that has issued its own certificate" "alone" id SelfSigned UnknownCa
     refusesServer "whose certificate is a client's" "client" id WrongPurpose UnsupportedCertificate
+    refusesServer "whose certificate has an unknown critical part" "strange" id (OtherCertificateProblem 34) CertificateUnknown
+    it "whose certificate has a wrong signature, or a weak authority" $ \credentials -> do
+      forged <- forge <$> ByteString.readFile (certificateFile credentials "server")
+      mine <- loadIdentity (PemBytes forged) (PemFile (keyFile credentials "server"))
+      asksForged <- newServerContext (serverSettings mine)
+      client <- clientWith credentials id
+      (outcome, _) <- meet (clientHandshake client "localhost") (serverHandshake asksForged)
+      refusal outcome `shouldBe` Just BadSignature
+      trusting' <- newClientContext (trusting (trustIn (PemFile (certificateFile credentials "weakroot"))))
+      server <- contextOf credentials ["weak"] id
+      (weak, _) <- meet (clientHandshake trusting' "localhost") (serverHandshake server)
+      refusal weak `shouldBe` Just TooWeak
     it "at another address" $ \credentials -> do
       server <- contextOf credentials ["server"] id
       client <- clientWith credentials id
@@ -158,6 +174,14 @@ spec = do
           (clientHandshake client "localhost")
           (\socket -> Plain.recv socket 1000 >> Plain.sendAll socket "HTTP/1.1 400 Bad Request\r\n\r\n")
       problemOf mine `shouldBe` Just (NotTls SomethingElse)
+    it "the reason that an alert gives" $ \credentials -> do
+      client <- clientWith credentials id
+      forM_ alerts $ \(number, alert) -> do
+        (mine, _) <-
+          meet
+            (clientHandshake client "localhost")
+            (\socket -> Plain.recv socket 1000 >> Plain.sendAll socket (ByteString.pack [21, 3, 3, 0, 2, 2, number]))
+        (number, problemOf mine, alertOf mine) `shouldBe` (number, Just RefusedByPeer, Just (AlertReceived alert))
     it "no meaning in an empty name" $ \credentials -> do
       client <- clientWith credentials id
       (mine, _) <- meet (clientHandshake client "") (`Plain.recv` 1000)
@@ -175,6 +199,7 @@ spec = do
           (pem "server.pem", pem "locked.key", PasswordNeeded)
         ]
         $ \(chain, key, problem) -> loadIdentity chain key `shouldThrow` ((== problem) . settingsProblem)
+      loadIdentity (pem "server.pem") (PemBytes "") `shouldThrow` (== SettingsError "the private key" NoPrivateKey "")
       loadIdentityWith (return (Just "wrong")) (pem "server.pem") (pem "locked.key")
         `shouldThrow` ((== BrokenPrivateKey) . settingsProblem)
       unlocked <- loadIdentityWith (return (Just "secret")) (pem "server.pem") (pem "locked.key")
@@ -244,6 +269,47 @@ meetWithCertificate credentials name = do
     bothSides
       (clientHandshake client "localhost" one >>= \connection -> void (recv connection 100))
       (serverHandshake server other)
+
+-- Changes a byte near the end of a certificate in PEM, where the signature is.
+forge :: ByteString -> ByteString
+forge certificate = Char8.concat [Char8.take at body, other (Char8.index body at), Char8.drop (at + 1) body, end]
+  where
+    (body, end) = Char8.breakSubstring "-----END" certificate
+    at = [i | i <- [Char8.length body - 1, Char8.length body - 2 ..], isAlphaNum (Char8.index body i)] !! 8
+    other digit = if digit == 'A' then "B" else "A"
+
+-- The numbers and names of alerts (RFC 8446, appendix B.2, and RFC 5246).
+alerts :: [(Word8, AlertDescription)]
+alerts =
+  [ (10, UnexpectedMessage),
+    (20, BadRecordMac),
+    (22, RecordOverflow),
+    (40, HandshakeFailure),
+    (42, BadCertificate),
+    (43, UnsupportedCertificate),
+    (44, CertificateRevoked),
+    (45, CertificateExpired),
+    (46, CertificateUnknown),
+    (47, IllegalParameter),
+    (48, UnknownCa),
+    (49, AccessDenied),
+    (50, DecodeError),
+    (51, DecryptError),
+    (70, ProtocolVersion),
+    (71, InsufficientSecurity),
+    (80, InternalError),
+    (86, InappropriateFallback),
+    (90, UserCanceled),
+    (100, NoRenegotiation),
+    (109, MissingExtension),
+    (110, UnsupportedExtension),
+    (112, UnrecognizedName),
+    (113, BadCertificateStatusResponse),
+    (115, UnknownPskIdentity),
+    (116, CertificateRequired),
+    (120, NoApplicationProtocol),
+    (200, OtherAlert 200)
+  ]
 
 refusal :: Either SomeException a -> Maybe CertificateProblem
 refusal outcome = case problemOf outcome of
