@@ -127,8 +127,7 @@ spec = do
               serverAlgorithms = defaultAlgorithms {keyGroups = Just ["P-384"]}
             }
       client <- clientWith credentials id
-      withTcpPair $ \mine between -> withTcpPair $ \between' theirs -> do
-        forM_ [(between, between'), (between', between)] $ \(from, to) -> start (drip from to)
+      withDrippingLink $ \mine theirs -> do
         (ours, peers) <- bothSides (clientHandshake client "localhost" mine) (serverHandshake server theirs)
         either throwIO (return . negotiatedGroup . negotiated) ours `shouldReturn` Just "secp384r1"
         either throwIO (return . negotiatedServerName . negotiated) peers `shouldReturn` Just "localhost"
@@ -207,24 +206,13 @@ spec = do
   it "works when every byte comes by itself" $ \credentials -> do
     server <- contextOf credentials ["chained"] id
     client <- clientWith credentials id
-    withTcpPair $ \one between -> withTcpPair $ \between' other -> do
-      forM_ [(between, between'), (between', between)] $ \(from, to) -> start (drip from to)
+    withDrippingLink $ \one other -> do
       setSocketOption one NoDelay 1
-      (mine, theirs) <- bothSides (clientHandshake client "localhost" one) (serverHandshake server other)
-      first <- either throwIO return mine
-      second <- either throwIO return theirs
-      sendAll first (bytesAt 0 3000)
-      receiveExactly second 0 3000
-      sendAll second (bytesAt 0 3000)
-      receiveExactly first 0 3000
+      connectOver one other client server $ \first second -> do
+        sendAll first (bytesAt 0 3000)
+        receiveExactly second 0 3000
+        sendAll second (bytesAt 0 3000)
+        receiveExactly first 0 3000
 
 only :: Version -> Algorithms
 only version = defaultAlgorithms {lowestVersion = version, highestVersion = version}
-
--- Forwards bytes, one at a time.
-drip :: Socket.Socket -> Socket.Socket -> IO ()
-drip from to = do
-  bytes <- Plain.recv from 4096
-  unless (ByteString.null bytes) $ do
-    forM_ (ByteString.unpack bytes) $ \byte -> Plain.sendAll to (ByteString.singleton byte)
-    drip from to

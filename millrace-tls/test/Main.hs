@@ -1,6 +1,8 @@
 -- | The tests of @millrace-tls@, on the backend that the environment names.
 module Main (main) where
 
+import qualified BorrowedSpec
+import qualified CertificateSpec
 import qualified ClientCertificateSpec
 import qualified EndSpec
 import qualified ErrorSpec
@@ -27,7 +29,9 @@ main = do
       describe "clients' certificates" ClientCertificateSpec.spec
       describe "receive" ReceiveSpec.spec
       describe "send" SendSpec.spec
+      describe "borrowed buffers" BorrowedSpec.spec
       describe "the end" EndSpec.spec
+    describe "a certificate" CertificateSpec.spec
     describe "a refusal" RefusalSpec.spec
     describe "the text of a failure" ErrorSpec.spec
     describe "a session" ResumptionSpec.spec

@@ -80,11 +80,11 @@ spec = do
       answering credentials "node" (\port -> ["test/peers/peer.js", show port, certificateFile credentials "root"])
     it "Java" $ \credentials ->
       answering credentials "java" (\port -> ["test/peers/Peer.java", show port, certificateFile credentials "root"])
-    it "openssl s_client, which changes its keys and wants us to" $ \credentials ->
-      commanding credentials "-tls1_3" ["K\n", "question\n"] $ \outcome ->
+    forM_ receivers $ \(way, receive) -> it ("openssl s_client, which changes its keys and wants us to, " ++ way) $ \credentials ->
+      commanding credentials "-tls1_3" receive ["K\n", "question\n"] $ \outcome ->
         outcome `shouldSatisfy` either (const False) (== "question\n")
     it "openssl s_client, which may not renegotiate" $ \credentials ->
-      commanding credentials "-tls1_2" ["R\n", "question\n"] $ \outcome ->
+      commanding credentials "-tls1_2" recv ["R\n", "question\n"] $ \outcome ->
         outcome `shouldSatisfy` either (const True) (const False)
 
 clientOfOpenssl :: Credentials -> Int -> [String]
@@ -148,8 +148,8 @@ refused credentials name use = do
 
 -- Types lines into s_client, which takes some letters for commands. The last argument checks the bytes that the server
 -- received.
-commanding :: Credentials -> String -> [String] -> (Either SomeException ByteString -> IO ()) -> IO ()
-commanding credentials version typed check = do
+commanding :: Credentials -> String -> Receiver -> [String] -> (Either SomeException ByteString -> IO ()) -> IO ()
+commanding credentials version receive typed check = do
   missing "openssl" >>= mapM_ pendingWith
   context <- contextOf credentials ["server"] id
   withListener $ \listener _ -> do
@@ -165,7 +165,7 @@ commanding credentials version typed check = do
       job <- start . bracket (fst <$> accept listener) Socket.close $ \peer ->
         bracket (serverHandshake context peer) close $ \connection -> do
           sendAll connection "ready\n"
-          received <- receiveLine connection
+          received <- receiveLineBy (receive connection 1000)
           sendAll connection "answer\n"
           return received
       forM_ output $ \from -> start (hGetContents from >>= evaluate . length)

@@ -4,6 +4,7 @@
 module PeerSupport
   ( withGo,
     receiveLine,
+    receiveLineBy,
   )
 where
 
@@ -27,6 +28,10 @@ withGo credentials use = do
   use program
 
 receiveLine :: Connection -> IO ByteString
-receiveLine connection = do
-  bytes <- recv connection 1000
-  if Char8.null bytes || Char8.last bytes == '\n' then return bytes else (bytes <>) <$> receiveLine connection
+receiveLine connection = receiveLineBy (recv connection 1000)
+
+-- The action receives a part of the line; nothing at the end of the stream.
+receiveLineBy :: IO ByteString -> IO ByteString
+receiveLineBy receive = do
+  bytes <- receive
+  if Char8.null bytes || Char8.last bytes == '\n' then return bytes else (bytes <>) <$> receiveLineBy receive

@@ -8,7 +8,9 @@ import Control.Exception
 import Control.Monad
 import qualified Data.ByteString as ByteString
 import Data.IORef
+import Data.List (isInfixOf)
 import Data.Maybe (isJust)
+import GHC.IO.Exception (IOErrorType (..), ioe_type)
 import Millrace.Deadline (deadlineAfter, isDeadlineError, microseconds)
 import Millrace.Operation (perform, waitReadableRequest)
 import qualified Millrace.Socket as Socket
@@ -48,22 +50,36 @@ spec = do
                 go (position + ByteString.length bytes)
     go 0
     finish job
-  it "loses nothing when it is interrupted" $ \credentials -> withPair credentials $ \one other -> do
-    job <- start . forM_ [0 .. 299] $ \piece ->
-      sendAll one (bytesAt (piece * 700) 700) >> threadDelay (piece `mod` 7 * 30)
-    interrupted <- newIORef (0 :: Int)
-    let go position
-          | position >= 210000 = return ()
-          | otherwise = do
-            outcome <- timeout (1 + position `mod` 60) (recv other 1000)
-            case outcome of
-              Nothing -> modifyIORef' interrupted (+ 1) >> go position
-              Just bytes -> do
-                bytes `shouldBe` bytesAt position (ByteString.length bytes)
-                go (position + ByteString.length bytes)
-    go 0
-    readIORef interrupted >>= (`shouldSatisfy` (> 10))
-    finish job
+  forM_ receivers $ \(way, receive) -> do
+    it ("loses nothing when it is interrupted, " ++ way) $ \credentials -> withPair credentials $ \one other -> do
+      job <- start . forM_ [0 .. 299] $ \piece ->
+        sendAll one (bytesAt (piece * 700) 700) >> threadDelay (piece `mod` 7 * 30)
+      interrupted <- newIORef (0 :: Int)
+      let go position
+            | position >= 210000 = return ()
+            | otherwise = do
+              outcome <- timeout (1 + position `mod` 60) (receive other 1000)
+              case outcome of
+                Nothing -> modifyIORef' interrupted (+ 1) >> go position
+                Just bytes -> do
+                  bytes `shouldBe` bytesAt position (ByteString.length bytes)
+                  go (position + ByteString.length bytes)
+      go 0
+      readIORef interrupted >>= (`shouldSatisfy` (> 10))
+      finish job
+    it ("gets records of which each byte comes by itself, " ++ way) $ \credentials -> do
+      server <- contextOf credentials ["server"] id
+      client <- clientWith credentials id
+      withDrippingLink $ \mine theirs -> connectOver mine theirs client server $ \one other -> do
+        job <- start (sendAll one (bytesAt 0 2000) >> sendAll one (bytesAt 2000 1000) >> endSending one)
+        received <- within 20 "all" (receiveAllBy (receive other 16384))
+        received `shouldBe` bytesAt 0 3000
+        finish job
+  it "wants a size that is positive" $ \credentials -> withPair credentials $ \one _ ->
+    forM_ [(receive, size) | (_, receive) <- take 3 receivers, size <- [0, -1]] $ \(receive, size) ->
+      receive one size `shouldThrow` \problem ->
+        ioe_type problem == InvalidArgument && ("it is " ++ show size) `isInfixOf` show problem
+          && show one `isInfixOf` show problem
   it "finds quiet a peer that has sent nothing but tickets, and loses nothing of others" $ \credentials ->
     withPair credentials $ \one other -> do
       let arrival = void (perform (waitReadableRequest (Socket.socketHandle (connectionSocket one))))
@@ -117,7 +133,8 @@ spec = do
     threadDelay 20000
     close other
     try (within 5 "the receive" (finish job)) >>= (`shouldSatisfy` isJust) . ioErrorOf
-    recv other 100 `shouldThrow` (const True :: IOException -> Bool)
+    forM_ receivers $ \(_, receive) ->
+      receive other 100 `shouldThrow` \problem -> show other `isInfixOf` show (problem :: IOException)
     sendAll other "more" `shouldThrow` (const True :: IOException -> Bool)
   it "returns what comes while another thread sends" $ \credentials -> withPair credentials $ \one other -> do
     jobs <- forM [one, other] $ \side -> do

@@ -40,6 +40,22 @@ spec = do
       receiveExactly other 299990 10
       finish job `shouldReturn` (300000, 100, 10)
       sendFile one (-1) 0 10 `shouldThrow` (const True :: IOException -> Bool)
+  it "sends some bytes and says how many, all of a buffer, and some of a file" $ \credentials ->
+    withPair credentials $ \one other -> do
+      send one (bytesAt 0 20000) `shouldReturn` 16384
+      send one (bytesAt 16384 100) `shouldReturn` 100
+      unsafeUseAsCStringLen (bytesAt 16484 100000) $ \(bytes, count) -> do
+        job <- start (sendAllBuf one (castPtr bytes) count)
+        receiveExactly other 0 116484
+        finish job
+      let path = fileOf credentials "some"
+      ByteString.writeFile path (bytesAt 0 3000)
+      withFile path ForReading $ \file -> do
+        attempt <- attemptSendFile (Within 0) one (fileDescriptor file) 1000 5000
+        case attempt of
+          Moved count -> count `shouldBe` 2000
+          _ -> expectationFailure "nothing was sent"
+      receiveExactly other 1000 2000
   it "continues after attempts that ran out of time" $ \credentials -> withPair credentials $ \one other -> do
     let total = 20000000
     timeouts <- newIORef (0 :: Int)

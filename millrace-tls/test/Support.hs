@@ -19,10 +19,15 @@ module Support
     withPair,
     withPairOf,
     bothSides,
+    withDrippingLink,
+    connectOver,
 
     -- * Streams
     receiveExactly,
     receiveAll,
+    Receiver,
+    receivers,
+    sendAllWith,
 
     -- * Errors
     problemOf,
@@ -31,9 +36,18 @@ module Support
 where
 
 import Control.Exception
-import Control.Monad (void)
+import Control.Monad (unless, void)
 import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (createAndTrim)
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Word (Word8)
+import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import Millrace.Socket (Socket)
+import Millrace.Socket.Borrowed (borrowedBytes, giveBack)
+import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Tls
+import qualified Millrace.Tls.Borrowed as Borrowed
 import TestSupport.ByteStream
 import TestSupport.Credentials
 import TestSupport.Job
@@ -74,7 +88,11 @@ withPair credentials use = do
 
 -- | A client and a server with these contexts, after their handshakes.
 withPairOf :: ClientContext -> ServerContext -> (Connection -> Connection -> IO a) -> IO a
-withPairOf client server use = withTcpPair $ \one other -> do
+withPairOf client server use = withTcpPair $ \one other -> connectOver one other client server use
+
+-- | A client and a server over these sockets, after their handshakes.
+connectOver :: Socket -> Socket -> ClientContext -> ServerContext -> (Connection -> Connection -> IO a) -> IO a
+connectOver one other client server use = do
   (mine, theirs) <- bothSides (clientHandshake client "localhost" one) (serverHandshake server other)
   case (mine, theirs) of
     (Right ours, Right peers) -> use ours peers `finally` (close ours >> close peers)
@@ -88,6 +106,52 @@ bothSides one other = do
   first <- try (within 20 "one side" one)
   second <- try (within 20 "the other side" (finish job))
   return (first, second)
+
+-- | Two sockets that are connected by a link on which each byte comes by itself.
+withDrippingLink :: (Socket -> Socket -> IO a) -> IO a
+withDrippingLink use = withTcpPair $ \one between -> withTcpPair $ \between' other -> do
+  mapM_ start [drip between between', drip between' between]
+  use one other
+  where
+    drip from to = do
+      bytes <- Plain.recv from 4096
+      unless (ByteString.null bytes) $ do
+        mapM_ (Plain.sendAll to . ByteString.singleton) (ByteString.unpack bytes)
+        drip from to
+
+-- | Receives bytes, at most this many; none at the end of the stream.
+type Receiver = Connection -> Int -> IO ByteString
+
+-- | All ways to receive, and their names.
+receivers :: [(String, Receiver)]
+receivers =
+  [ ("as a string", recv),
+    ("into memory", \connection size -> createAndTrim (max 0 size) (\memory -> recvBuf connection memory size)),
+    ("into a borrowed buffer", \connection size -> mask_ (receiveBorrowed (Within 0) connection size >>= taken)),
+    ( "by Millrace.Tls.Borrowed, into memory",
+      \connection size -> createAndTrim (max 0 size) (\memory -> Borrowed.receiveBuf (Within 0) connection memory size)
+    ),
+    ( "by Millrace.Tls.Borrowed, into a borrowed buffer",
+      -- It has no other limit than the size of the buffer.
+      \connection _ -> Borrowed.receiveBorrowed (Within 0) connection taken
+    )
+  ]
+  where
+    taken EndOfStream = return ByteString.empty
+    taken (Received buffer count) =
+      ByteString.packCStringLen (castPtr (borrowedBytes buffer), count) <* giveBack buffer
+
+-- | Sends all bytes by attempts, which get an address and a number.
+sendAllWith :: (Ptr Word8 -> Int -> IO Attempt) -> ByteString -> IO ()
+sendAllWith attempt bytes = unsafeUseAsCStringLen bytes (uncurry go)
+  where
+    go _ 0 = return ()
+    go memory count = do
+      outcome <- attempt (castPtr memory) count
+      case outcome of
+        Moved some -> go (memory `plusPtr` some) (count - some)
+        TimedOut -> ioError (userError "no time is left")
+        Refused _ -> ioError (userError "the attempt was refused")
 
 -- | Receives and checks a number of bytes from a position.
 receiveExactly :: Connection -> Int -> Int -> IO ()
