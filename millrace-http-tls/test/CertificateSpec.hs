@@ -80,6 +80,7 @@ spec credentials = do
         install "renewed"
         void . untilJust "the new certificate" $
           (\found -> if found == Just "CN=renewed" then Just () else Nothing) <$> subjectFor "localhost" port
+        eventually "the report of the new ones" ((\found -> not (null [() | Reloaded <- found])) <$> readIORef reloads)
         (statusOf <$> exchangeWith open (requestFor "/")) `shouldReturn` "200"
 
   it "are shown with the answer of their authority that is in a file, as long as the file has a good one" $ do

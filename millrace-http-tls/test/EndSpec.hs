@@ -27,6 +27,13 @@ spec server client = do
           join (takeMVar stop)
           receiveAll one >>= (`shouldBe` "")
 
+  it "comes to a client that has not sent a request yet, when none can be on its way" $ do
+    stop <- newEmptyMVar
+    withServer server (setInstallShutdownHandler (putMVar stop) . setGracefulShutdownTimeout (Just 20)) telling $
+      \port -> client port $ \one -> do
+        join (takeMVar stop)
+        receiveAll one >>= (`shouldBe` "")
+
   it "comes after the response to a request that is under way" $ do
     stop <- newEmptyMVar
     working <- newEmptyMVar

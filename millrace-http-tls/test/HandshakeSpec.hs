@@ -29,6 +29,14 @@ spec _ server client = do
         within 30 "the end" (Plain.recv slow 100) >>= (`shouldBe` "")
         untilJust "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "timed out")
 
+  it "are reported with how long they took" $ do
+    durations <- newIORef []
+    let watched = server {tlsOnHandshake = Just (\ended -> modifyIORef durations (handshakeNanoseconds ended :))}
+    withServer watched {tlsHandshakeSeconds = 1} id telling $ \port -> do
+      withPlain port $ \slow -> Plain.sendAll slow beginning >> within 30 "the end" (void (Plain.recv slow 100))
+      taken <- untilJust "the report" (listToMaybe <$> readIORef durations)
+      taken `shouldSatisfy` \nanoseconds -> nanoseconds >= 1000000000 && nanoseconds < 30000000000
+
   it "have all the time that there is, if that is wanted" $
     withServer server {tlsHandshakeSeconds = maxBound, tlsWatchSeconds = maxBound} id telling $ \port ->
       client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` "200"

@@ -7,6 +7,7 @@ import Applications
 import Control.Exception
 import qualified Data.ByteString as B
 import Data.IORef
+import Data.List (isInfixOf)
 import Network.Wai.Handler.Millrace (HandshakeFailed (..), setOnException)
 import Network.Wai.Handler.MillraceTLS hiding (Credentials)
 import Support
@@ -29,6 +30,7 @@ spec _ server client = do
           found <- readIORef reports
           [reason | Just (HandshakeFailed failure) <- map fromException found, Just reason <- [fromException failure]]
             `shouldBe` [InsecureConnectionDenied]
+          map displayException found `shouldSatisfy` all ("does not speak TLS" `isInfixOf`)
 
   it "are served if they are allowed" $
     withServer server {onInsecure = AllowInsecure} id telling $ \port -> do

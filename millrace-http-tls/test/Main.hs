@@ -7,6 +7,7 @@ import qualified EndSpec
 import qualified HandshakeSpec
 import qualified InsecureSpec
 import qualified RequestSpec
+import qualified SettingsSpec
 import Support
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import Test.Hspec
@@ -23,6 +24,7 @@ spec credentials = do
   describe "requests and responses" (RequestSpec.spec credentials server client)
   describe "clients without TLS" (InsecureSpec.spec credentials server client)
   describe "certificates of clients" (ClientCertificateSpec.spec credentials server)
+  describe "settings" (SettingsSpec.spec credentials server client)
   describe "handshakes" (HandshakeSpec.spec credentials server client)
   describe "certificates of the server" (CertificateSpec.spec credentials)
   describe "the end" (EndSpec.spec server client)

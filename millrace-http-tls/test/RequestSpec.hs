@@ -4,8 +4,9 @@
 module RequestSpec (spec) where
 
 import Applications
-import Control.Concurrent (forkIO, killThread)
+import Control.Concurrent (forkIO, killThread, threadDelay)
 import Control.Concurrent.MVar
+import Control.Exception (onException)
 import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -17,7 +18,7 @@ import Millrace.Tls hiding (Negotiated (..))
 import qualified Millrace.Tls as Tls
 import Network.HTTP.Types
 import Network.Wai
-import Network.Wai.Handler.Millrace (setProxyProtocolRequired, setTimeout)
+import Network.Wai.Handler.Millrace (isConnected, onDisconnect, setProxyProtocolRequired, setTimeout)
 import Network.Wai.Handler.MillraceTLS hiding (Credentials)
 import Support
 import Test.Hspec
@@ -116,6 +117,34 @@ spec credentials server client = do
       putMVar hold ()
       void (receiveUntil "/wait" one)
 
+  it "tells an application that its client has left, and not that it has sent the next request" $ do
+    left <- newEmptyMVar
+    let application request respond = do
+          connected <- isConnected request
+          onDisconnect request (putMVar left ()) $
+            if rawPathInfo request == "/wait" then threadDelay 60000000 else threadDelay 300000
+          respond (responseLBS status200 [] (if connected then "connected" else "left"))
+    withServer server id application $ \port -> do
+      client port $ \one -> do
+        -- The second request is decrypted with the first one.
+        sendAll one (requestOn "/first" <> requestOn "/second")
+        void (receiveUntil "connected" one)
+        void (receiveUntil "connected" one)
+        isEmptyMVar left `shouldReturn` True
+        sendAll one (requestOn "/wait")
+      within 20 "the end of the client" (takeMVar left)
+
+  it "ends a response of which its client takes nothing" $ do
+    ended <- newEmptyMVar
+    let application _ respond =
+          respond (responseStream status200 [] (\write flush -> forever (write (Builder.byteString pieces) >> flush)))
+            `onException` putMVar ended ()
+        pieces = B.replicate 50000 120
+    withServer server (setTimeout 1) application $ \port -> client port $ \one -> do
+      sendAll one (requestOn "/")
+      void (receiveUntil "200" one)
+      within 20 "the end of the response" (takeMVar ended)
+
   it "takes the header of a proxy before the handshake" $ do
     let application request respond =
           respond (responseLBS status200 [] (Builder.toLazyByteString (Builder.string7 (show (remoteHost request)))))
@@ -126,6 +155,9 @@ spec credentials server client = do
 
   it "ends a connection on which nothing comes after the handshake" $
     withServer server (setTimeout 1) telling $ \port -> client port $ \one -> receiveAll one `shouldReturn` ""
+
+requestOn :: ByteString -> ByteString
+requestOn path = "GET " <> path <> " HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 negotiatedProtocol' :: Connection -> Maybe ByteString
 negotiatedProtocol' = Tls.negotiatedProtocol . negotiated
