@@ -9,6 +9,7 @@ import Control.Exception
 import Control.Monad
 import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef
+import Data.List (isInfixOf)
 import Millrace.Deadline
 import Millrace.HttpClient.Connect
 import Millrace.HttpClient.Name
@@ -28,6 +29,13 @@ spec = do
     withServer (\_ peer -> serveRequests (plainWire peer) (const (return "here"))) $ \port -> do
       manager <- managerWith defaultSettings
       get manager ("http://localhost:" ++ show port) `shouldReturn` "here"
+  it "says that there is no such host, and that its time is over" $ do
+    forM_ [return noDeadline, deadlineAfter (seconds 20)] $ \limit -> do
+      deadline <- limit
+      addressesOf deadline "no-such-host.invalid" 80 `shouldThrow` (not . isDeadlineError)
+    passed <- deadlineAfter (seconds 0)
+    addressesOf passed "localhost" 80 `shouldThrow` \problem ->
+      isDeadlineError problem && "localhost" `isInfixOf` show problem
   it "uses an address that the request has" $
     withServer (\_ peer -> serveRequests (plainWire peer) (const (return "here"))) $ \port -> do
       manager <- managerWith defaultSettings

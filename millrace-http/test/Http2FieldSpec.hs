@@ -35,6 +35,14 @@ spec = describe "HTTP/2" $ do
         sendFrames http2 (block stream [EndStream] [("x-trailer", "t")])
         answer <- awaitAnswer http2 stream
         (answerBody answer, answerTrailers answer) `shouldBe` ("12345", [("x-count", "5")])
+    it "sends no trailers by default, and pushes nothing" $ do
+      let application request respond = do
+            setHTTP2Data request (Just defaultHTTP2Data {http2dataPushPromise = [promise]})
+            respond (responseStream status200 [] (\write flush -> write "1" >> flush >> write "2"))
+          promise = defaultPushPromise {promisedPath = "/style.css", promisedFile = "style.css"}
+      serving application $ \http2 -> do
+        answer <- ask http2 (get "/" []) ""
+        (answerBody answer, answerTrailers answer, answerEnd answer) `shouldBe` ("12", [], Complete)
     it "drops trailers that must be in a head, of both sides" $ do
       let application request respond = do
             _ <- consume request

@@ -7,13 +7,14 @@ module Http2LimitSpec (spec) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.MVar
-import Control.Exception (finally, fromException)
-import Control.Monad (forever, replicateM, replicateM_, unless)
+import Control.Exception (displayException, finally, fromException)
+import Control.Monad (forM_, forever, replicateM, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
+import Data.List (isInfixOf)
 import Http2Client
 import Network.HTTP.Types (status200)
 import Network.Wai
@@ -138,6 +139,34 @@ spec = describe "allowances of HTTP/2" $ do
       reports <- readIORef reported
       length [() | failure <- reports, Just (ConnectionLimitExceeded FramesWithoutUse _) <- [fromException failure]]
         `shouldSatisfy` (\count -> count >= 1 && count < 10)
+  describe "are reported with what they limit:" $ do
+    begun <- runIO newEmptyMVar
+    let cancelling http2 = replicateM_ 11 $ do
+          stream <- openStream http2 [EndStream] (get "/slow")
+          takeMVar begun
+          sendFrame http2 (resetFrame stream Cancel)
+        slowly request respond = do
+          when (rawPathInfo request == "/slow") (putMVar begun () >> threadDelay 500000)
+          pong request respond
+    forM_
+      [ (FramesWithoutUse, "useless-frames", \http2 -> sendFrames http2 (replicate 60 (pingFrame "12345678"))),
+        (CancelledRequests, "resets", cancelling),
+        (LargeHeads, "head-bytes", \http2 -> void (openStream http2 [EndStream] (get "/" ++ replicate 50000 ("x", "y"))))
+      ]
+      $ \(limit, word, exceed) -> it word $ do
+        told <- newIORef []
+        reported <- newIORef []
+        let settings =
+              setHTTP2MaximumFrames 50 0 . setHTTP2MaximumResets 10 0
+                . setOnLimit (\one _ -> modifyIORef' told (one :))
+                . setOnException (\_ failure -> modifyIORef' reported (failure :))
+        withServer settings slowly $ \port -> withHttp2 port $ \http2 -> do
+          closing (exceed http2)
+          last <$> eventsUntilEnd http2 `shouldReturn` Closed
+        readIORef told `shouldReturn` [limit]
+        reports <- readIORef reported
+        [displayException one | one <- reports, Just (ConnectionLimitExceeded _ _) <- [fromException one]]
+          `shouldSatisfy` \texts -> length texts == 1 && all (word `isInfixOf`) texts
   describe "the time without a request" $ do
     it "is not prolonged by PING or unknown frames" $
       withServer (setTimeout 30 . setIdleTimeout 1) pong $ \port -> withHttp2 port $ \http2 -> do
