@@ -11,7 +11,9 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
-import Data.List (nub, sort)
+import Data.List (isInfixOf, nub, sort)
+import Data.Maybe (catMaybes)
+import Frames
 import Millrace.Proxy
 import Millrace.Socket.ByteString (sendAll)
 import Network.Wai (rawPathInfo)
@@ -109,6 +111,39 @@ spec = do
       writeIORef isWell True
       eventually "it is used again" ((== ["a", "b"]) <$> answers)
       length <$> readMVar told `shouldReturn` 2
+  it "asks targets of HTTP/2, too" $ do
+    isWell <- newIORef True
+    told <- newMVar []
+    let checked _ peer = do
+          opening peer
+          forever $ do
+            stream <- requestOn peer
+            well <- readIORef isWell
+            let interim = frame 1 4 stream (literal (":status", "103"))
+            sendAll peer (if well then interim <> plainAnswer stream "a" else resetOf stream 2)
+    withTarget checked $ \one -> withTarget (named "b") $ \other ->
+      withFront (checking told) [speaking one, other] $ \port -> do
+        -- Behind the interim responses.
+        let answers = nub . sort <$> replicateM 4 (snd . ByteString.breakEnd (== 10) <$> ask port (get "/"))
+        answers `shouldReturn` ["a", "b"]
+        writeIORef isWell False
+        eventually "it is left out" ((== ["b"]) <$> answers)
+        writeIORef isWell True
+        eventually "it is used again" ((== ["a", "b"]) <$> answers)
+        readMVar told >>= (`shouldSatisfy` all ("the error code 2" `isInfixOf`)) . catMaybes
+  describe "says why a target fails its checks:" $
+    forM_
+      [ ("another status", "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "the status is 503"),
+        ("no response", "", "it ended before the response"),
+        ("something else", "nonsense\r\n\r\n", "the response is malformed"),
+        ("an endless head", "HTTP/1.1 200 OK\r\nX: " <> ByteString.replicate 1000000 120, "the head is too long")
+      ]
+      $ \(what, answer, reason) -> it what $ do
+        told <- newMVar []
+        let failing _ peer = receiveHead peer >> sendAll peer answer
+        withTarget failing $ \one -> withTarget (named "b") $ \other ->
+          withFront (checking told) [one, other] $ \_ ->
+            eventually "the reason" (any (reason `isInfixOf`) . catMaybes <$> readMVar told)
   describe "the state of targets" $ do
     it "counts requests and kept connections" $ do
       come <- newEmptyMVar
@@ -145,6 +180,11 @@ spec = do
     withWatched settings targets use =
       withWatchedProxy settings targets $ \proxy states -> withApplication (return proxy) (use states)
     named name = answering (\_ _ -> name)
+    checking told =
+      quiet
+        { activeCheck = Just defaultActiveCheck {checkEveryMicros = 10000, checkLimitMicros = 20000000},
+          onHealth = \_ reason -> modifyMVar_ told (return . (reason :))
+        }
 
 get :: ByteString -> ByteString
 get path = "GET " <> path <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

@@ -10,6 +10,7 @@ import qualified HeadSpec
 import qualified Http2FaultSpec
 import qualified Http2Spec
 import qualified PinnedSpec
+import qualified ProblemSpec
 import qualified RefusalSpec
 import qualified ResetSpec
 import qualified ReverseProxySpec
@@ -32,6 +33,7 @@ main = do
       TargetConnectionSpec.spec
     describe "a chain of proxies" ChainSpec.spec
     describe "refusing" RefusalSpec.spec
+    describe "problems" ProblemSpec.spec
     describe "targets that authenticate connections" PinnedSpec.spec
     describe "trailers" TrailerSpec.spec
     describe "clients that expect 100 (Continue)" ExpectSpec.spec

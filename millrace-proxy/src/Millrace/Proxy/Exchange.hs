@@ -363,7 +363,9 @@ awaitFrom exchange wait receive = do
           endOf (watchingClient (probing firstProbe (earlier (endAfter (max begin at)) (exchangeEnd exchange))))
         (Just _, _) -> endOf (watchingClient (receiveUntil (endAfter begin)))
     endAfter begin =
-      if limit == unlimited then noDeadline else deadlineFromNanoseconds (begin + durationNanoseconds limit)
+      if limit == unlimited
+        then noDeadline
+        else deadlineFromNanoseconds (begin + min (maxBound - begin) (durationNanoseconds limit))
     endOf action = do
       outcome <- action
       case outcome of

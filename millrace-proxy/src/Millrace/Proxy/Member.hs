@@ -72,7 +72,7 @@ noteFailure limits member = do
      in ( Failures
             failures
             ( if failures >= failuresMax limits
-                then now + durationNanoseconds (microseconds (leftOutMicros limits))
+                then now + min (maxBound - now) (durationNanoseconds (microseconds (leftOutMicros limits)))
                 else end
             ),
           ()
