@@ -2,16 +2,17 @@
 module CallSpec (spec) where
 
 import Control.Concurrent.MVar
-import Control.Exception (IOException, try)
+import Control.Exception (IOException, bracket, try)
 import Control.Monad (forM, forM_, replicateM_, unless)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Internal as ByteString (create)
 import Data.Word (Word8)
 import Foreign.C.Error
 import Foreign.C.String (withCString)
-import Foreign.C.Types (CUSeconds (..))
+import Foreign.C.Types (CClock (..), CDouble, CFloat, CSUSeconds (..), CTime (..), CUSeconds (..))
 import Foreign.Marshal.Alloc (allocaBytes)
-import Foreign.Ptr (Ptr, nullPtr, plusPtr)
+import Foreign.Ptr (FunPtr, Ptr, castFunPtr, nullPtr, plusPtr)
+import Foreign.StablePtr (StablePtr, deRefStablePtr, freeStablePtr, newStablePtr)
 import Functions
 import GHC.Clock (getMonotonicTime)
 import Millrace.Foreign
@@ -47,6 +48,14 @@ spec = describe "fiberCall" $ do
   it "takes the types that libc's own declarations name" $ do
     fiberCall c_usleep (CUSeconds 0) `shouldReturn` 0
     fiberCall c_poll nullPtr (CNfds 0) 0 `shouldReturn` 0
+    fiberCall (castFunPtr c_float :: FunPtr (CFloat -> IO CFloat)) (-1.5) `shouldReturn` (-1.5)
+    fiberCall (castFunPtr c_double :: FunPtr (CDouble -> IO CDouble)) 1e300 `shouldReturn` 1e300
+    fiberCall (castFunPtr c_int64 :: FunPtr (CTime -> IO CTime)) (CTime minBound) `shouldReturn` CTime minBound
+    fiberCall (castFunPtr c_int64 :: FunPtr (CClock -> IO CClock)) (CClock maxBound) `shouldReturn` CClock maxBound
+    fiberCall (castFunPtr c_int64 :: FunPtr (CSUSeconds -> IO CSUSeconds)) (CSUSeconds (-1)) `shouldReturn` CSUSeconds (-1)
+    bracket (newStablePtr "kept") freeStablePtr $ \kept ->
+      (fiberCall (castFunPtr c_pointer :: FunPtr (StablePtr String -> IO (StablePtr String))) kept >>= deRefStablePtr)
+        `shouldReturn` "kept"
   it "leaves errno to the caller, on whatever carrier and capability" $ do
     jobs <- forM [1 .. 200 :: Int] $ \number ->
       start $

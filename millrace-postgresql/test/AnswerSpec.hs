@@ -54,6 +54,11 @@ spec = describe "answers" $ do
     let digits = ByteString.pack [0, 1, 0, 0, 0, 0, 0, 0, 0x27, 0x10]
     problem <- answeredBy 1700 Binary digits (\connection -> failsWith (one connection :: IO Scientific))
     problem `shouldSatisfy` isWrongColumn
+  it "of another type are refused with the type that the program expects" $ do
+    problem <- answeredBy 20 Binary "12345678" (\connection -> failsWith (one connection :: IO Json))
+    case problem of
+      WrongColumn _ _ _ reason -> Text.unpack reason `shouldContain` "JSON"
+      other -> expectationFailure (show other)
   it "are refused in text format, and not taken for binary ones" $ do
     problem <- answeredBy 20 AsTextual "12345678" (\connection -> failsWith (one connection :: IO Int64))
     problem

@@ -4,6 +4,7 @@ module Main (main) where
 import qualified AnswerSpec
 import qualified ConnectionSpec
 import qualified PipelineSpec
+import qualified ProblemSpec
 import qualified QuerySpec
 import Server (withServer)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
@@ -15,6 +16,7 @@ main = do
   hSetBuffering stdout LineBuffering
   withServer $ \server -> hspec $ do
     AnswerSpec.spec
+    ProblemSpec.spec
     ValueSpec.spec server
     QuerySpec.spec server
     PipelineSpec.spec server
