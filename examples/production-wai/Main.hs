@@ -3,19 +3,18 @@
 -- | A web application with limits, a log, and a graceful shutdown. Usage: production-wai PORT.
 module Main (main) where
 
-import Control.Monad (void)
 import Network.HTTP.Types (status200, statusCode)
 import Network.Wai (Application, rawPathInfo, responseLBS)
 import Network.Wai.Handler.Millrace
+import Network.Wai.Millrace.Shutdown
 import System.Environment (getArgs)
 import System.IO (BufferMode (LineBuffering), hSetBuffering, stdout)
-import System.Posix.Signals (Handler (CatchOnce), installHandler, sigTERM)
 
 main :: IO ()
 main = do
   hSetBuffering stdout LineBuffering
   [port] <- getArgs
-  runSettings (settings (read port)) application
+  untilSignal (\ending -> runSettings (ending (settings (read port))) application)
 
 settings :: Port -> Settings
 settings port =
@@ -23,7 +22,6 @@ settings port =
     . setHost "127.0.0.1"
     . setReusePort True -- so that the next version can start beside this one
     . setBeforeMainLoop (putStrLn "ready")
-    . setInstallShutdownHandler (\end -> void (installHandler sigTERM (CatchOnce end) Nothing))
     . setGracefulShutdownTimeout (Just 10)
     . setMaximumConnections (Just 20000)
     . setMaximumBodySize (Just 1048576)

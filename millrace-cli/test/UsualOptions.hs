@@ -10,7 +10,7 @@ where
 import Millrace.Cli.Config.Limit (noLimitOptions)
 import Millrace.Cli.Config.Options
 import Millrace.Cli.Files.Policy (Compression (..), Fallback (..), OnError (..))
-import Millrace.Cli.Observe.AccessLog (LogFormat (..))
+import Network.Wai.Millrace.AccessLog (LogFormat (..))
 
 -- | A server that listens on this address.
 usualServer :: ListenOptions -> ServerOptions

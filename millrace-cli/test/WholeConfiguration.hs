@@ -16,8 +16,8 @@ import Millrace.Cli.Files.CacheRule (cacheRule)
 import Millrace.Cli.Files.Policy
 import Millrace.Cli.Middleware.CrossOrigin
 import Millrace.Cli.Middleware.SitePolicy
-import Millrace.Cli.Observe.AccessLog (LogFormat (..))
 import Millrace.Manager (Backend (..))
+import Network.Wai.Millrace.AccessLog (LogFormat (..))
 import UsualOptions
 
 -- | A configuration without sites. All else has its usual value.

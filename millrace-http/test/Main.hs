@@ -1,6 +1,7 @@
 -- | All tests of the package.
 module Main (main) where
 
+import qualified AccessLogSpec
 import qualified AnswerSpec
 import qualified ByteRangeSpec
 import qualified ChunksSpec
@@ -12,6 +13,7 @@ import qualified DateSpec
 import qualified DescriptorSpec
 import qualified EarlyHintsSpec
 import qualified EntityTagSpec
+import qualified EventStreamSpec
 import qualified EvictionSpec
 import Examples (isAbout, runExamples)
 import qualified ExchangeFaultSpec
@@ -51,6 +53,7 @@ import qualified ProxySpec
 import qualified RefusedAnswerSpec
 import qualified RepresentationSpec
 import qualified RequestBodySpec
+import qualified RequestLimitsSpec
 import qualified ResourceSpec
 import qualified ResourceSupport
 import qualified RespondSpec
@@ -64,6 +67,7 @@ import qualified StrictSpec
 import Support (Speech (..), speaking)
 import Test.Hspec (Spec, around_, describe)
 import qualified TimeSpec
+import qualified UntilSignalSpec
 
 main :: IO ()
 main = do
@@ -125,6 +129,10 @@ specs = do
   SettingSpec.spec
   LimitSpec.spec
   PhaseLimitSpec.spec
+  RequestLimitsSpec.spec
+  EventStreamSpec.spec
+  UntilSignalSpec.spec
+  AccessLogSpec.spec
   OnYieldSpec.spec
   PipelineSpec.spec
   describe "the presence of clients" PresenceSpec.spec

@@ -18,7 +18,7 @@
 --   "Millrace.Socket.Batch", "Millrace.Socket.Gso" and "Millrace.Socket.Multicast" for UDP; "Millrace.Socket.Unix",
 --   "Millrace.Socket.Option"
 -- [Files] "Millrace.File", "Millrace.File.Buffered", "Millrace.File.Access", "Millrace.File.Temporary",
---   "Millrace.Directory", "Millrace.Watch"
+--   "Millrace.Directory", "Millrace.Watch", "Millrace.Log"
 -- [Programs] "Millrace.Process", "Millrace.Pipe", "Millrace.Terminal", "Millrace.Splice"
 -- [Time] "Millrace.Duration", "Millrace.Deadline", "Millrace.Timer" (here)
 -- [Tests] "Millrace.Simulation": a machine with faults, in memory

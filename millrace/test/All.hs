@@ -20,6 +20,7 @@ import qualified ForkSpec
 import qualified GsoSpec
 import qualified InterruptSpec
 import qualified KillSpec
+import qualified LogSpec
 import qualified ManagerSpec
 import qualified MigrationSpec
 import qualified OperationSpec
@@ -63,6 +64,7 @@ spec = do
   DirectorySpec.spec
   FileAccessSpec.spec
   WatchSpec.spec
+  LogSpec.spec
   CrashSpec.spec
   CrashedDiskSpec.spec
   PipeSpec.spec

@@ -13,6 +13,7 @@ import Millrace.File
 import Millrace.File.Access
 import Millrace.File.Buffered
 import Millrace.File.Temporary
+import Millrace.Log
 import qualified Millrace.Timer as Timer
 import Support hiding (connectTo)
 
@@ -43,6 +44,8 @@ functions root =
           (\_ file -> writeVectorAt file 0 [bytesAt 0 1000, bytesAt 1000 5000] >> void (readVectorAt file 0 [10, 20]))
     ),
     ("append", \_ -> withFileWith (root ++ "/file") ReadWrite [Append] (\file -> append file "" >> syncData file)),
+    ("withLog", \i -> withLog (logTo (root ++ "/log")) (\output -> logLine output (bytesAt i 100) >> endLog output)),
+    ("checkLog", \_ -> checkLog (logTo (root ++ "/log"))),
     ("replaceFile", \i -> replaceFile (root ++ "/file") (\file -> writeAt file 0 (bytesAt i 300000))),
     ("copyFile", \_ -> withTemporaryDirectory root "c" (\d -> copyFile (root ++ "/file") (d ++ "/copy"))),
     ( "lockFile",

@@ -9,13 +9,13 @@
 module Millrace.Http.Context
   ( Context (..),
     contextVault,
-    liftedBy,
-    pauseTimeout,
+    contextOf,
     getFileInfo,
     sendEarlyHints,
     earlyHintsBy,
     sendInterim,
     resetRequest,
+    isServerEnding,
     isConnected,
     getPresence,
     probeClient,
@@ -31,18 +31,20 @@ module Millrace.Http.Context
 where
 
 import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId)
+import Control.Concurrent.STM (STM)
 import Control.Exception (mask, mask_, onException, throwIO)
 import Control.Monad (forM, forM_, unless, void, when)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
-import Data.Maybe (fromMaybe)
 import qualified Data.Vault.Lazy as Vault
 import Data.Word (Word32)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange
 import Millrace.Http.FieldSyntax (harmless, isToken)
-import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
+import Millrace.Http.FileCache (FileInfo, fileInfo)
+import Millrace.Http.Server.Context (ServerContext (serverFiles, serverState))
+import Millrace.Http.Server.State (currentShuttingDownStateSTM)
 import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated, Presence (..))
 import Millrace.Manager (atNextIteration)
@@ -63,7 +65,7 @@ import System.IO.Unsafe (unsafePerformIO)
 -- | The data that the functions of this module need, kept in the vault of the request.
 data Context = Context
   { contextExchange :: !Exchange,
-    contextFiles :: !FileCache
+    contextServer :: !ServerContext
   }
 
 contextKey :: Vault.Key Context
@@ -74,38 +76,18 @@ contextKey = unsafePerformIO Vault.newKey
 contextVault :: Context -> Vault.Vault
 contextVault context = Vault.insert contextKey context Vault.empty
 
--- The action that lifts the time limit of a request, if the request has one.
-liftKey :: Vault.Key (IO ())
-liftKey = unsafePerformIO Vault.newKey
-{-# NOINLINE liftKey #-}
-
--- | Adds an action that 'pauseTimeout' also runs for this request.
-liftedBy :: IO () -> Request -> Request
-liftedBy lift request = request {vault = Vault.insert liftKey lift (vault request)}
-
+-- | The context of a request, if it was made by this server.
 contextOf :: Request -> Maybe Context
 contextOf request = contextIn (vault request)
 
 contextIn :: Vault.Vault -> Maybe Context
 contextIn = Vault.lookup contextKey
 
--- | Lifts the only limit that counts the application's own time: from now on
--- 'Network.Wai.Handler.Millrace.setTotalTimeout' does not concern this request, for example because its response is a
--- stream
--- without end. The other limits stay. They count only the time for which the server waits for the client, so an
--- application
--- needs no pause for work between reading and writing, unlike with Warp. Does not block. Does nothing in other threads
--- than the
--- one the application was called in, and for requests that were not made by this server.
-pauseTimeout :: Request -> IO ()
-pauseTimeout request = forM_ (contextOf request) $ \(Context exchange _) ->
-  ifServing exchange (liftTimeLimit exchange >> fromMaybe (return ()) (Vault.lookup liftKey (vault request)))
-
 -- | Size and time of a file, remembered for as long as 'Network.Wai.Handler.Millrace.setFileInfoCacheDuration' says.
 -- Throws an @IOError@ if the file is not regular or cannot be read, or if the request was not made by this server.
 getFileInfo :: Request -> FilePath -> IO FileInfo
 getFileInfo request path = case contextOf request of
-  Just context -> fileInfo (contextFiles context) path
+  Just context -> fileInfo (serverFiles (contextServer context)) path
   Nothing -> ioError (userError "getFileInfo: not a request of Network.Wai.Handler.Millrace")
 
 -- | Sends a 103 (Early Hints) response with these fields at once, ahead of the final response (RFC 8297). May be called
@@ -192,6 +174,11 @@ belongingOfConnection request key make end =
 
 dataOf :: Request -> Maybe (IORef (Maybe HTTP2Data))
 dataOf request = contextOf request >>= http2Data . contextExchange
+
+-- | Whether the server of a request shuts down. An answer without an end, such as a stream of events, ends then. False
+-- for requests that were not made by this server.
+isServerEnding :: Request -> STM Bool
+isServerEnding request = maybe (return False) (currentShuttingDownStateSTM . serverState . contextServer) (contextOf request)
 
 -- | Is the client still there, as far as the system knows? A client that has ended its half of the connection counts as
 -- gone, because the server cannot tell whether it will still receive. Any thread may ask, at any time: False once the

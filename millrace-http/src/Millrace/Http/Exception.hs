@@ -235,15 +235,19 @@ sendingResponse = "Network.Wai.Handler.Millrace: sending a response"
 usingFile :: String
 usingFile = "Network.Wai.Handler.Millrace"
 
--- | The status of an 'InvalidRequest' with a plain text, and 500 \"Something went wrong\" for everything else.
+-- | The status of an 'InvalidRequest' with a plain text; 503 if the time of the application is over, or if the deadline
+-- of something that it waited for has passed; and 500 \"Something went wrong\" for everything else.
 -- Asynchronous exceptions are thrown again.
 defaultOnExceptionResponse :: SomeException -> Response
 defaultOnExceptionResponse exception
   | isAsynchronous exception = throw exception
   | Just reason <- fromException exception =
     let status = invalidRequestStatus reason in plain status (C8.unpack (statusMessage status))
-  | Just ApplicationTimedOut <- fromException exception = plain serviceUnavailable503 "Service Unavailable"
+  | Just ApplicationTimedOut <- fromException exception = unavailable
+  | isTimeExpired exception = unavailable
   | otherwise = plain internalServerError500 "Something went wrong"
+  where
+    unavailable = plain serviceUnavailable503 "Service Unavailable"
 
 -- | Shows the exception to the client. For debugging only: it reveals internals.
 exceptionResponseForDebug :: SomeException -> Response

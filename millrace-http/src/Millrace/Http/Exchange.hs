@@ -44,7 +44,8 @@ module Millrace.Http.Exchange
     closeAfterwards,
     discardUnsent,
     abort,
-    liftTimeLimit,
+    totalDeadline,
+    setTotalDeadline,
     clientPresence,
     awaitClientInput,
     takingOver,
@@ -70,6 +71,7 @@ import Data.Vault.Lazy (Key, Vault)
 import qualified Data.Vault.Lazy as Vault
 import Data.Word (Word32)
 import GHC.IO (IO (..))
+import Millrace.Deadline (Deadline)
 import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated, Presence, SockAddr)
 import Network.HTTP.Types (ResponseHeaders, Status)
@@ -94,7 +96,8 @@ data Operations request = Operations
     opCloseAfterwards :: request -> IO (),
     opDiscardUnsent :: request -> IO (),
     opAbort :: request -> IO (),
-    opLiftTimeLimit :: request -> IO (),
+    opTotalDeadline :: request -> IO Deadline,
+    opSetTotalDeadline :: request -> Deadline -> IO (),
     opPresence :: request -> IO Presence,
     opAwaitClientInput :: request -> IO (),
     opTakingOver :: request -> Maybe Status,
@@ -235,10 +238,15 @@ abort :: Exchange -> IO ()
 abort (Exchange operations request) = call (opAbort operations request)
 {-# NOINLINE abort #-}
 
--- | Lifts the limit of the request's total time.
-liftTimeLimit :: Exchange -> IO ()
-liftTimeLimit (Exchange operations request) = call (opLiftTimeLimit operations request)
-{-# NOINLINE liftTimeLimit #-}
+-- | The deadline of the whole request.
+totalDeadline :: Exchange -> IO Deadline
+totalDeadline (Exchange operations request) = call (opTotalDeadline operations request)
+{-# NOINLINE totalDeadline #-}
+
+-- | Changes the deadline of the whole request, for operations that begin from now on.
+setTotalDeadline :: Exchange -> Deadline -> IO ()
+setTotalDeadline (Exchange operations request) deadline = call (opSetTotalDeadline operations request deadline)
+{-# NOINLINE setTotalDeadline #-}
 
 -- | Whether the client can still send, or can only receive, or is gone. Does not block. May be called by any thread.
 clientPresence :: Exchange -> IO Presence

@@ -73,7 +73,10 @@ fromClient :: Tunnel -> IO ByteString -> IO ()
 fromClient tunnel receive = do
   bytes <- receive `onException` writeIORef (tunnelClient tunnel) HasBroken
   if ByteString.null bytes
-    then linkEndSending link
+    then do
+      -- First: a target may reset the connection as soon as it sees the end.
+      writeIORef (tunnelClient tunnel) HasEnded
+      linkEndSending link
     else touch tunnel >> linkSend link noDeadline [bytes] >> fromClient tunnel receive
   where
     link = tunnelLink tunnel

@@ -16,7 +16,7 @@ import Data.Maybe (isNothing)
 import Millrace.Cli.Base.Address (authority)
 import Millrace.Cli.Config.Limit
 import Millrace.Cli.Config.Options
-import Millrace.Cli.Observe.AccessLog (LogFormat (Combined))
+import Network.Wai.Millrace.AccessLog (LogFormat (Combined))
 import Text.Read (readMaybe)
 
 -- | The reason why limits cannot hold together. 'Nothing': they can.

@@ -30,9 +30,9 @@ import Data.List.NonEmpty (NonEmpty (..))
 import Millrace.Cli.Config.Limit (LimitOptions)
 import Millrace.Cli.Files.CacheRule (CacheRule)
 import Millrace.Cli.Files.Policy (Compression (..), Fallback (..), OnError (..))
-import Millrace.Cli.Observe.AccessLog (LogFormat (..))
 import Millrace.Manager (Backend)
 import Millrace.Socket (PortNumber)
+import Network.Wai.Millrace.AccessLog (LogFormat (..))
 
 -- | The options of a server.
 data ServerOptions = ServerOptions

@@ -27,9 +27,9 @@ import Millrace.Cli.Config.Limit
 import Millrace.Cli.Config.Options
 import Millrace.Cli.Config.Setting
 import Millrace.Cli.Config.Suggestion (didYouMean)
-import Millrace.Cli.Observe.AccessLog (LogFormat (..))
 import Millrace.Manager (Backend)
 import Millrace.Socket (PortNumber)
+import Network.Wai.Millrace.AccessLog (LogFormat (..))
 import qualified Options.Applicative as Options
 
 -- | The address and the port, for the command line. A file has them in one text.

@@ -27,7 +27,6 @@ import Data.Ord (Down (..))
 import qualified Data.Text.Encoding as Text
 import qualified Data.Text.Encoding.Error as Text
 import Data.Time.Calendar (Day (..), toGregorian)
-import Millrace.Cli.Base.Json (jsonString)
 import Millrace.Cli.Base.Page (listingStyle)
 import Millrace.Cli.Base.Refusal (noSniffing)
 import Millrace.Cli.Base.RequestPath
@@ -35,6 +34,7 @@ import Millrace.Cli.Files.Accept (prefersJson)
 import Millrace.Cli.Files.Entry
 import Millrace.Cli.Files.Root
 import Millrace.Http.Date (Seconds)
+import Millrace.Http.JsonString (jsonString)
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hVary)
 import Network.Wai (Request, Response, queryString, requestHeaders, responseBuilder)

@@ -27,7 +27,7 @@ import Millrace.Cli.Base.System (Hangup (..), ignoreFileSizeLimit, ignoreRotatio
 import Millrace.Cli.Config.Limit
 import Millrace.Cli.Config.Options (ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions)
 import Millrace.Cli.Middleware.Redirect (redirecting)
-import Millrace.Cli.Observe.AccessLog (endAccessLog, logAnswer, withAccessLog)
+import Millrace.Cli.Observe.AccessLog (withAccessLogAt)
 import Millrace.Cli.Observe.Metrics
 import Millrace.Cli.Observe.Status (statusPages)
 import Millrace.Cli.Observe.Upstream (Upstream)
@@ -217,9 +217,9 @@ observing options stop use = do
   let telling observers = maybe id countConnections metrics . tellAll (maybe id ((:) . countAnswer) metrics observers)
   case serverAccessLog options of
     Nothing -> use metrics (telling [])
-    Just path -> withAccessLog (serverLogFormat options) path $ \accessLog -> do
-      writeIORef (stopLastWords stop) (endAccessLog accessLog)
-      use metrics (telling [logAnswer accessLog])
+    Just path -> withAccessLogAt (serverLogFormat options) path $ \endAccessLog logAnswer -> do
+      writeIORef (stopLastWords stop) endAccessLog
+      use metrics (telling [logAnswer])
 
 -- Reads the certificates, if there is https. The action gets what makes connections use TLS.
 protected :: ServerOptions -> Maybe Metrics -> (Tls -> IO ()) -> (Maybe Tls -> IO a) -> IO a

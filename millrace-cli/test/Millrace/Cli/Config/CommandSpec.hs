@@ -8,8 +8,8 @@ import Millrace.Cli.Config.Command
 import Millrace.Cli.Config.Options
 import Millrace.Cli.Files.CacheRule (cacheRule)
 import Millrace.Cli.Files.Policy (Compression (..), Fallback (..), OnError (..))
-import Millrace.Cli.Observe.AccessLog (LogFormat (..))
 import Millrace.Manager (Backend (..))
+import Network.Wai.Millrace.AccessLog (LogFormat (..))
 import Options.Applicative
 import System.Exit (ExitCode (..))
 import Test.Hspec

@@ -51,18 +51,18 @@ import GHC.Exts (casMutVar#)
 import GHC.IO (IO (..))
 import GHC.IORef (IORef (..))
 import GHC.STRef (STRef (..))
-import Millrace.Deadline (microseconds, monotonicNanoseconds)
+import Millrace.Deadline (microseconds, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Answer.Plan (withPlan)
 import Millrace.Http.Answer.TakenOver (TakenOver, newTakenOver, sentOn, watched)
-import Millrace.Http.Context (Context (..), contextVault, liftedBy)
+import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
 import Millrace.Http.Exchange
 import Millrace.Http.FileCache (closeFileCache)
+import Millrace.Http.RequestLimits (interruptedAfter)
 import Millrace.Http.Server.Context (ServerContext (..), newServerContext, reportTo)
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
-import Millrace.Timer (liftableTimeout)
 import Network.HTTP.Types (Method, Status, switchingProtocols101)
 import Network.Wai (Application, Request, defaultRequest, requestMethod, vault)
 import Network.Wai.Internal (Response (..), ResponseReceived (..))
@@ -83,17 +83,11 @@ answerByApplication service@(Service server exchange _) application request = ca
   observers -> observed server exchange observers (Subject (Just request) Nothing B.empty) $ \record ->
     runApplication (Service server exchange (Just record)) application request
 
--- | Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit,
--- and a little earlier, so that a slow client makes them fail and is no reason to interrupt.
+-- | Only if the settings ask for it is an application interrupted.
 withinTotalTime :: Limits -> Application -> Application
 withinTotalTime limits application
-  | micros == 0 = application
-  | otherwise = \request respond' -> do
-    outcome <- liftableTimeout (microseconds (micros + graceMicros)) $ \lift -> application (liftedBy lift request) respond'
-    maybe (throwIO ApplicationTimedOut) return outcome
-  where
-    micros = totalMicros limits
-    graceMicros = 200000
+  | totalMicros limits == 0 = application
+  | otherwise = interruptedAfter (microseconds (totalMicros limits)) application
 
 -- | A request that is refused without running the application.
 data Refusal = Refusal
@@ -125,7 +119,7 @@ serveExchange settings application exchange request = asServer settings $ \serve
   answerByApplication
     (newService server exchange)
     application
-    request {vault = contextVault (Context exchange (serverFiles server))}
+    request {vault = contextVault (Context exchange server)}
 
 -- | Refuses a request of this method on an exchange, in this thread, with a new server context.
 refuseExchange :: Settings -> Exchange -> Method -> InvalidRequest -> IO ()
@@ -200,7 +194,7 @@ give exchange record answerer plan = case record of
 recover :: Service -> Request -> Reached -> SomeException -> IO ()
 recover service@(Service server exchange record) request reached thrown = do
   settle exchange
-  liftTimeLimit exchange
+  setTotalDeadline exchange noDeadline
   reportTo server (Just request) failure
   retraction <- if isUnfinished reached then takeBack exchange else return AlreadySent
   case (retraction, reached) of

@@ -41,6 +41,7 @@ import qualified Data.ByteString as B
 import Data.ByteString.Builder (toLazyByteString)
 import qualified Data.ByteString.Lazy as L
 import Foreign.C.Error (eCONNRESET, errnoToIOError)
+import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Http.Answer.Body
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Exchange
@@ -88,6 +89,7 @@ data ExchangeState = ExchangeState
     stateAfterwards :: !Afterwards,
     stateIsAborted :: !Bool,
     stateHasClientEnded :: !Bool,
+    stateTotalDeadline :: !Deadline,
     stateInput :: !ByteString, -- What the client is going to send.
     stateRaw :: [ByteString] -- What the application has sent after taking over. The latest piece comes first.
   }
@@ -155,6 +157,7 @@ newMemoryExchange client =
           stateAfterwards = KeptOpen,
           stateIsAborted = False,
           stateHasClientEnded = False,
+          stateTotalDeadline = noDeadline,
           stateInput = clientInput client,
           stateRaw = []
         }
@@ -201,7 +204,8 @@ operations =
       opCloseAfterwards = \memory -> change memory (\state -> state {stateAfterwards = Closed}),
       opDiscardUnsent = (`change` discarded),
       opAbort = \memory -> change memory (\state -> state {stateIsAborted = True, stateAfterwards = Closed}),
-      opLiftTimeLimit = \_ -> return (),
+      opTotalDeadline = fmap stateTotalDeadline . readTVarIO . memoryState,
+      opSetTotalDeadline = \memory deadline -> change memory (\state -> state {stateTotalDeadline = deadline}),
       opPresence =
         fmap (\state -> if stateHasClientEnded state then EndedSending else Present) . readTVarIO . memoryState,
       opAwaitClientInput = \memory -> atomically (readTVar (memoryState memory) >>= check . stateHasClientEnded),

@@ -80,6 +80,7 @@ module Millrace.Http.Http1.Connection
     connectionLimits,
     startTotalDeadline,
     clearTotalDeadline,
+    setTotalDeadline,
     totalDeadline,
     phaseDeadline,
   )
@@ -678,8 +679,13 @@ startTotalDeadline connection = when (micros > 0) $ do
 
 -- | Lifts the time limit of the request.
 clearTotalDeadline :: Connection -> IO ()
-clearTotalDeadline connection = writeRequest connection totalDeadlineAt noDeadline
+clearTotalDeadline connection = setTotalDeadline connection noDeadline
 {-# INLINE clearTotalDeadline #-}
+
+-- | Changes the deadline of the current request.
+setTotalDeadline :: Connection -> Deadline -> IO ()
+setTotalDeadline connection = writeRequest connection totalDeadlineAt
+{-# INLINE setTotalDeadline #-}
 
 -- | The deadline of the current request.
 totalDeadline :: Connection -> IO Deadline

@@ -229,7 +229,7 @@ newRequest connection bytes size body bodyLength = do
 -- The vault of a request. Not inlined: most applications never use it, and then it costs one small thunk.
 vaultOf :: Connection -> Int -> Vault
 vaultOf connection number =
-  contextVault (Context (numbered connection number) (serverFiles (connectionServer connection)))
+  contextVault (Context (numbered connection number) (connectionServer connection))
 {-# NOINLINE vaultOf #-}
 
 noBody :: IO ByteString

@@ -22,7 +22,6 @@ import Data.Bits ((.&.))
 import qualified Data.ByteString as B
 import Data.Maybe (isJust)
 import Data.Word (Word32)
-import Millrace.Deadline (noDeadline)
 import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService)
 import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
@@ -67,7 +66,8 @@ streamOperations =
       opCloseAfterwards = \_ -> return (),
       opDiscardUnsent = \(Request stream _) -> abortStream stream,
       opAbort = \(Request stream _) -> abortStream stream,
-      opLiftTimeLimit = \(Request stream _) -> writeField (stateOf stream) totalDeadline noDeadline,
+      opTotalDeadline = \(Request stream _) -> readField (stateOf stream) totalDeadline,
+      opSetTotalDeadline = \(Request stream _) -> writeField (stateOf stream) totalDeadline,
       opPresence = presenceOf,
       opAwaitClientInput = awaitEnd,
       opTakingOver = \(Request stream _) -> if isConnect stream then Just ok200 else Nothing,
@@ -164,7 +164,7 @@ serve serving stream flags body = do
   let known = maybe (KnownLength 0) (const (maybe ChunkedBody (KnownLength . fromIntegral) size)) body
       exchange = Exchange streamOperations (Request stream body)
       service = newService server exchange
-      vault = contextVault (Context exchange (serverFiles server))
+      vault = contextVault (Context exchange server)
   (request, protocol) <-
     makeStreamRequest
       (servingVersion serving)

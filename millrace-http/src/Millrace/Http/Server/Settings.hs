@@ -295,6 +295,8 @@ setNoParsePath value settings = settings {settingsNoParsePath = value}
 -- after their next response, which has @Connection: close@. Then 'Network.Wai.Handler.Millrace.runSettings' returns.
 -- The action returns at once and may run in any thread, also in that of a signal handler. Default: nothing.
 --
+-- On Linux, "Network.Wai.Millrace.Shutdown" has it ready for SIGTERM.
+--
 -- > setInstallShutdownHandler (\stop -> void (installHandler sigTERM (Catch stop) Nothing)) defaultSettings
 setInstallShutdownHandler :: (IO () -> IO ()) -> Settings -> Settings
 setInstallShutdownHandler value settings = settings {settingsInstallShutdownHandler = value}

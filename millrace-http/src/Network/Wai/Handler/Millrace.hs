@@ -184,12 +184,16 @@ module Network.Wai.Handler.Millrace
     getOpenConnectionCounter,
 
     -- * In an application
+    limitTime,
+    requestDeadline,
     pauseTimeout,
+    limitBody,
     FileInfo (..),
     getFileInfo,
     sendEarlyHints,
     sendInterim,
     resetRequest,
+    isServerEnding,
     isConnected,
     Presence (..),
     getPresence,
@@ -263,6 +267,7 @@ import Millrace.Http.FileCache (FileInfo (..))
 import Millrace.Http.Multiplexed.TakeOver (extendedConnect)
 import Millrace.Http.Precondition (Validators (..))
 import Millrace.Http.Representation
+import Millrace.Http.RequestLimits (limitBody, limitTime, pauseTimeout, requestDeadline)
 import Millrace.Http.Server.Admission (currentConnectionStates)
 import Millrace.Http.Server.Listener
 import Millrace.Http.Server.Run

@@ -1,0 +1,253 @@
+{-# LANGUAGE TupleSections #-}
+
+-- Must not know: sockets, servers.
+
+-- | Log files. A thread writes the lines, once a second or when there are many. So who logs pays for no system call, and
+-- never waits for a slow disk or for a program that reads the log.
+--
+-- > main = withLog (logTo "app.log") {logRotation = Rotation 10000000 5} $ \output -> do
+-- >   logLine output "begins"
+--
+-- To be rotated by another program, such as logrotate, a log needs no signal: its file is opened again for each write,
+-- so it is enough to rename it.
+--
+-- >>> import qualified Data.ByteString.Char8 as Char8
+-- >>> withLog (logTo "example.log") (\output -> mapM_ (logLine output . Char8.pack) ["one", "two"])
+-- >>> readFile "example.log"
+-- "one\ntwo\n"
+module Millrace.Log
+  ( Log,
+    withLog,
+    checkLog,
+    logLine,
+    logBytes,
+    endLog,
+
+    -- * Where to, and what if that fails
+    LogSettings (..),
+    logTo,
+    LogTarget (..),
+    Rotation (..),
+    LogProblem (..),
+    describeLogProblem,
+  )
+where
+
+import Control.Concurrent (forkIO, forkIOWithUnmask, killThread)
+import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
+import Control.Exception (IOException, bracket, catch, finally, try)
+import Control.Monad (unless, void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.Either (isLeft)
+import Data.IORef
+import Data.Int (Int64)
+import Data.Maybe (isNothing)
+import GHC.IO.Exception (IOException (..))
+import Millrace.Directory (rename)
+import Millrace.Timer (timeout)
+import System.IO
+  ( IOMode (AppendMode, ReadMode),
+    SeekMode (AbsoluteSeek),
+    hFileSize,
+    hPutStrLn,
+    hSeek,
+    stderr,
+    withBinaryFile,
+  )
+
+-- | How a log is written.
+data LogSettings = LogSettings
+  { logTarget :: !LogTarget,
+    logRotation :: !Rotation,
+    -- | Runs when lines were lost, in the thread that writes: at most once a second, and at the end.
+    logProblem :: LogProblem -> IO ()
+  }
+
+-- | Where lines go.
+data LogTarget
+  = -- | They are appended to the file at this path.
+    LogFile !FilePath
+  | -- | The action gets some whole lines at a time. It may wait, and throws an 'IOError' if it fails.
+    LogAction (ByteString -> IO ())
+
+-- | Whether a log renames its file when that is large.
+data Rotation
+  = -- | It never does.
+    NoRotation
+  | -- | @Rotation bytes kept@: a write that would make the file larger than this goes to a new file. The old one is
+    -- renamed to @log.1@, the one before to @log.2@, and so on. This many old ones are kept, at least one.
+    Rotation !Int64 !Int
+  deriving (Eq, Show)
+
+-- | Why lines are missing.
+data LogProblem
+  = -- | The target could not be written to. Of these lines the first ones may be there.
+    NotWritten !Int !IOException
+  | -- | This many lines came faster than they could be written.
+    Dropped !Int
+  | -- | At the end the target did not take the last lines in time.
+    EndedUnwritten
+  deriving (Eq, Show)
+
+-- | A log at a path, without rotation, that prints its problems on standard error.
+logTo :: FilePath -> LogSettings
+logTo path = LogSettings (LogFile path) NoRotation (hPutStrLn stderr . describeLogProblem ("the log " ++ path))
+
+-- | What to tell people about a problem of the log with this name.
+--
+-- >>> describeLogProblem "the log app.log" (Dropped 2)
+-- "2 lines of the log app.log dropped: they came faster than they could be written"
+describeLogProblem :: String -> LogProblem -> String
+describeLogProblem name problem = case problem of
+  NotWritten count reason ->
+    "cannot write " ++ name ++ ": " ++ ioe_description reason ++ "; " ++ upTo count ++ counted count ++ " lost"
+  Dropped count ->
+    counted count ++ " of " ++ name ++ " dropped: they came faster than they could be written"
+  EndedUnwritten -> name ++ " takes no more: its last lines are lost"
+  where
+    counted count = show count ++ (if count == 1 then " line" else " lines")
+    -- A full disk may have taken the first lines.
+    upTo count = if count == 1 then "" else "up to "
+
+-- | An open log.
+data Log = Log
+  { logSettings :: LogSettings,
+    logPending :: !(IORef Pending),
+    -- | Whether the last write failed.
+    logFailed :: !(IORef Bool),
+    -- | Full when the writer must not wait for the end of the second.
+    logWake :: !(MVar ()),
+    logEnding :: !(IORef Bool),
+    logEnded :: !(MVar ())
+  }
+
+-- The bytes of the lines that are not written yet, these lines, the latest one first, and how many lines were dropped.
+data Pending = Pending !Int [ByteString] !Int
+
+nothing :: Pending
+nothing = Pending 0 [] 0
+
+-- | A log while the action runs. Throws an 'IOError' at the beginning if the target cannot be written to. Afterwards its
+-- last lines are written, as 'endLog' says.
+withLog :: LogSettings -> (Log -> IO a) -> IO a
+withLog settings use = do
+  output <-
+    Log settings <$> newIORef nothing <*> newIORef False <*> newEmptyMVar <*> newIORef False <*> newEmptyMVar
+  checkLog settings
+  bracket (startWriting output) (stopWriting output) (const (use output))
+  where
+    startWriting output =
+      forkIOWithUnmask $ \unmask -> unmask (keepWriting output) `finally` putMVar (logEnded output) ()
+    -- A writer that blocks may take long to notice that it is killed. Do not wait for it.
+    stopWriting output writer = endLog output >> void (forkIO (killThread writer))
+
+-- | Throws an 'IOError' if the target of a log cannot be written to.
+checkLog :: LogSettings -> IO ()
+checkLog settings = write settings []
+
+-- | Writes the last lines and ends the log. Takes two seconds at most: if the lines are not written by then, that is
+-- 'EndedUnwritten'. May be called by any thread, and more than once.
+endLog :: Log -> IO ()
+endLog output = do
+  writeIORef (logEnding output) True
+  wake output
+  ended <- timeout lastMicros (readMVar (logEnded output))
+  when (isNothing ended) (logProblem (logSettings output) EndedUnwritten)
+
+lastMicros :: Int
+lastMicros = 2000000
+
+-- | Adds a line; its end is added to it. Does not block. If lines come faster than they can be written, those beyond 4
+-- MiB are dropped. Of a text with several lines each is counted.
+logLine :: Log -> ByteString -> IO ()
+logLine output text = logBytes output (Char8.snoc text '\n')
+
+-- | 'logLine' with a line that has its end already.
+logBytes :: Log -> ByteString -> IO ()
+logBytes output line = do
+  count <- atomicModifyIORef' (logPending output) adding
+  when (count >= batchBytes) (wake output)
+  where
+    adding (Pending bytes others dropped)
+      | bytes >= pendingMax = (Pending bytes others (dropped + 1), bytes)
+      | otherwise = let total = bytes + ByteString.length line in (Pending total (line : others) dropped, total)
+
+-- With this many bytes pending, lines are written before the second is over. Beyond the maximum, further lines are
+-- dropped.
+batchBytes, pendingMax :: Int
+batchBytes = 65536
+pendingMax = 4194304
+
+wake :: Log -> IO ()
+wake output = void (tryPutMVar (logWake output) ())
+
+keepWriting :: Log -> IO ()
+keepWriting output = do
+  failed <- readIORef (logFailed output)
+  _ <- timeout pauseMicros (if failed then awaitEnding else takeMVar (logWake output))
+  ending <- readIORef (logEnding output)
+  writePending output
+  unless ending (keepWriting output)
+  where
+    -- On a full disk every write fails, and each failure causes a message: so at most one write in a second.
+    awaitEnding = do
+      takeMVar (logWake output)
+      ending <- readIORef (logEnding output)
+      unless ending awaitEnding
+
+pauseMicros :: Int
+pauseMicros = 1000000
+
+writePending :: Log -> IO ()
+writePending output = do
+  Pending _ pending dropped <- atomicModifyIORef' (logPending output) (nothing,)
+  unless (null pending) $ do
+    failed <- readIORef (logFailed output)
+    repaired <- if failed then repair (logTarget settings) else return []
+    outcome <- try (write settings (repaired ++ reverse pending))
+    writeIORef (logFailed output) (isLeft outcome)
+    either (logProblem settings . NotWritten (length pending + dropped)) (const (tellDropped dropped)) outcome
+  where
+    settings = logSettings output
+    tellDropped count = when (count > 0) (logProblem settings (Dropped count))
+
+write :: LogSettings -> [ByteString] -> IO ()
+write settings pieces = case logTarget settings of
+  LogAction action -> action (ByteString.concat pieces)
+  LogFile path -> do
+    rotate (logRotation settings) path (sum (map ByteString.length pieces))
+    -- GHC's run-time system does not let one Handle read a file while another Handle writes to it. Files of
+    -- "Millrace.File" have no such rule.
+    withBinaryFile path AppendMode (\file -> mapM_ (ByteString.hPut file) pieces)
+
+-- Makes space for this many bytes.
+rotate :: Rotation -> FilePath -> Int -> IO ()
+rotate NoRotation _ _ = return ()
+rotate (Rotation most kept) path count = do
+  size <- withBinaryFile path ReadMode hFileSize `catch` missing
+  when (size > 0 && size + fromIntegral count > fromIntegral most) $ mapM_ moveOn [max 1 kept, max 1 kept - 1 .. 1]
+  where
+    missing :: IOException -> IO Integer
+    missing _ = return 0
+    name :: Int -> FilePath
+    name number = path ++ (if number == 0 then "" else '.' : show number)
+    moveOn 1 = rename path (name 1)
+    -- There are fewer old files as yet.
+    moveOn number = rename (name (number - 1)) (name number) `catch` \absent -> let _ = absent :: IOException in return ()
+
+-- A write that failed may have left part of a line. Then the next write must begin with a line end.
+repair :: LogTarget -> IO [ByteString]
+repair (LogAction _) = return []
+repair (LogFile path) = withBinaryFile path ReadMode (fmap endOfLine . endsWithin) `catch` unknown
+  where
+    endOfLine isTorn = [Char8.pack "\n" | isTorn]
+    endsWithin file = do
+      size <- hFileSize file
+      if size == 0
+        then return False
+        else hSeek file AbsoluteSeek (size - 1) >> (/= Char8.pack "\n") <$> ByteString.hGet file 1
+    -- The file cannot be read, or has no end.
+    unknown :: IOException -> IO [ByteString]
+    unknown _ = return []

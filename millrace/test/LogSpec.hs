@@ -1,0 +1,87 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Log files.
+module LogSpec (spec) where
+
+import Control.Concurrent.MVar
+import Control.Exception (throwIO, try)
+import Control.Monad (forM_, void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.IORef
+import Millrace.Directory (rename)
+import Millrace.File (Mode (ForReading), readAt, withFile)
+import Millrace.File.Temporary (withTemporaryDirectory)
+import Millrace.Log
+import Support
+import System.IO.Error (fullErrorType, isDoesNotExistError, mkIOError)
+import Test.Hspec
+
+spec :: Spec
+spec = describe "Millrace.Log" $ do
+  it "has every line when it has ended, in order" . inDirectory $ \path -> do
+    withLog (logTo path) (\output -> forM_ numbers (logLine output))
+    Char8.lines <$> ByteString.readFile path `shouldReturn` numbers
+  it "is written to once a second, appended to, and may be renamed" . inDirectory $ \path -> do
+    ByteString.writeFile path "before\n"
+    withLog (logTo path) $ \output -> do
+      logLine output "one"
+      eventually "the log" ((== Right "before\none\n") <$> attempted path)
+      rename path (path ++ ".old")
+      logLine output "two"
+      eventually "the log" ((== Right "two\n") <$> attempted path)
+    ByteString.readFile (path ++ ".old") `shouldReturn` "before\none\n"
+  it "keeps as many old files as it is told to, and loses no line while it has them" . inDirectory $ \path -> do
+    -- Each write has one line, because the action waits for it.
+    withLog (logTo path) {logRotation = Rotation 12 2} $ \output -> forM_ (take 5 numbers) $ \line -> do
+      logLine output line
+      eventually "the log" (either (const False) (ByteString.isSuffixOf (line <> "\n")) <$> attempted path)
+    mapM ByteString.readFile [path ++ ".2", path ++ ".1", path] `shouldReturn` ["10001\n10002\n", "10003\n10004\n", "10005\n"]
+    attempted (path ++ ".3") >>= (`shouldSatisfy` either isDoesNotExistError (const False))
+  it "that cannot be written to throws at the beginning" . inDirectory $ \path -> do
+    problem <- failsWith (withLog (logTo (path ++ "/no/log")) (\_ -> return ()))
+    problem `shouldSatisfy` isDoesNotExistError
+  it "says which lines are lost, and why, and goes on" $ do
+    problems <- newIORef []
+    isFull <- newIORef False
+    taken <- newIORef ByteString.empty
+    let full = mkIOError fullErrorType "test" Nothing Nothing
+        target bytes = readIORef isFull >>= \now -> if now then throwIO full else modifyIORef' taken (<> bytes)
+        settings = LogSettings (LogAction target) NoRotation (\problem -> modifyIORef problems (problem :))
+    withLog settings $ \output -> do
+      writeIORef isFull True
+      mapM_ (logLine output) ["one", "two"]
+      eventually "the log" (not . null <$> readIORef problems)
+      writeIORef isFull False
+      logLine output "three"
+    readIORef problems `shouldReturn` [NotWritten 2 full]
+    readIORef taken `shouldReturn` "three\n"
+  it "drops lines that come faster than they are taken, says how many, and never holds up who logs" $ do
+    problems <- newMVar []
+    begun <- newEmptyMVar
+    opened <- newEmptyMVar
+    let target bytes = when (bytes /= "") (tryPutMVar begun () >> readMVar opened)
+        settings = LogSettings (LogAction target) NoRotation (\problem -> modifyMVar_ problems (return . (problem :)))
+        line = Char8.replicate 65535 'x'
+    withLog settings $ \output -> do
+      logLine output "held"
+      takeMVar begun
+      -- There is space for 64 of them.
+      forM_ [1 .. 80 :: Int] (\_ -> logLine output line)
+      putMVar opened ()
+      eventually "the log" (not . null <$> readMVar problems)
+    readMVar problems `shouldReturn` [Dropped 16]
+  it "ends although its target takes no more, and says so" $ do
+    problems <- newMVar []
+    never <- newEmptyMVar
+    let target bytes = when (bytes /= "") (takeMVar never)
+        settings = LogSettings (LogAction target) NoRotation (\problem -> modifyMVar_ problems (return . (problem :)))
+    withLog settings (`logLine` "lost")
+    readMVar problems `shouldReturn` [EndedUnwritten]
+    void (tryPutMVar never ())
+  where
+    numbers = map (Char8.pack . show) [10001 .. 12000 :: Int]
+    inDirectory use = withTemporaryDirectory "." "millrace-test" (\directory -> use (directory ++ "/log"))
+    -- Handles would refuse to read a file that is being written.
+    attempted path = try (withFile path ForReading (\file -> readAt file 0 100000)) :: IO (Either IOError ByteString)
