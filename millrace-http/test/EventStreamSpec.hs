@@ -6,7 +6,7 @@ module EventStreamSpec (spec) where
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (finally)
-import Control.Monad (forM_, forever)
+import Control.Monad (forM_, forever, join)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (toLazyByteString)
@@ -53,7 +53,7 @@ spec = describe "Network.Wai.Millrace.EventStream" $ do
     withServer (setInstallShutdownHandler (putMVar stopping)) (events forEver) $ \port -> withConnection port $ \client -> do
       send client get
       _ <- receiveUntil client "\r\n\r\n"
-      takeMVar stopping >>= id
+      join (takeMVar stopping)
       receiveAll client >>= (`shouldSatisfy` B.isSuffixOf "0\r\n\r\n")
   it "has no limit on its whole time" $
     withServer (setTotalTimeout 1) (events (\emit -> threadDelay 1500000 >> emit (event "late"))) $ \port ->

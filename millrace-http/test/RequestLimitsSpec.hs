@@ -10,9 +10,9 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
+import qualified Millrace
 import Millrace.Deadline (isDeadlineError, noDeadline)
 import Millrace.Duration (seconds)
-import qualified Millrace
 import Network.HTTP.Types (status200)
 import Network.Socket (Family (AF_UNIX), SocketType (Stream), defaultProtocol)
 import Network.Wai
@@ -88,10 +88,11 @@ spec = do
             outcomes <- mapM (const (try (getRequestBodyChunk within5))) [1 .. 3 :: Int]
             writeIORef tries outcomes
             respond (responseLBS status200 [] "")
-      withServer id stubborn $ \port -> void . exchange port . B.concat $
-        [ "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
-          "6\r\nabcdef\r\n6\r\nabcdef\r\n0\r\n\r\n"
-        ]
+      withServer id stubborn $ \port ->
+        void . exchange port . B.concat $
+          [ "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "6\r\nabcdef\r\n6\r\nabcdef\r\n0\r\n\r\n"
+          ]
       readIORef tries `shouldReturn` replicate 3 (Left PayloadTooLarge)
   where
     onPath path middleware application request

@@ -21,7 +21,7 @@ import Test.Hspec
 spec :: Spec
 spec = describe "Millrace.Log" $ do
   it "has every line when it has ended, in order" . inDirectory $ \path -> do
-    withLog (logTo path) (\output -> forM_ numbers (logLine output))
+    withLog (logTo path) (forM_ numbers . logLine)
     Char8.lines <$> ByteString.readFile path `shouldReturn` numbers
   it "is written to once a second, appended to, and may be renamed" . inDirectory $ \path -> do
     ByteString.writeFile path "before\n"

@@ -45,8 +45,8 @@ import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (isNothing)
 import GHC.IO.Exception (IOException (..))
-import Millrace.Directory (rename)
 import Millrace.Timer (timeout)
+import System.Directory (renameFile)
 import System.IO
   ( IOMode (AppendMode, ReadMode),
     SeekMode (AbsoluteSeek),
@@ -233,9 +233,9 @@ rotate (Rotation most kept) path count = do
     missing _ = return 0
     name :: Int -> FilePath
     name number = path ++ (if number == 0 then "" else '.' : show number)
-    moveOn 1 = rename path (name 1)
+    moveOn 1 = renameFile path (name 1)
     -- There are fewer old files as yet.
-    moveOn number = rename (name (number - 1)) (name number) `catch` \absent -> let _ = absent :: IOException in return ()
+    moveOn number = renameFile (name (number - 1)) (name number) `catch` \absent -> let _ = absent :: IOException in return ()
 
 -- A write that failed may have left part of a line. Then the next write must begin with a line end.
 repair :: LogTarget -> IO [ByteString]
