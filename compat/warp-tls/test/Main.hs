@@ -1,3 +1,4 @@
+{-# LANGUAGE CPP #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Programs that were written for WarpTLS run on this package.
@@ -9,6 +10,9 @@ import Control.Exception
 import Control.Monad (forM_, void, (>=>))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
+#if !MIN_VERSION_tls(2,1,3)
+import Data.Default.Class (def)
+#endif
 import Data.List (isInfixOf)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
@@ -19,6 +23,7 @@ import qualified Network.TLS as TLS
 import qualified Network.TLS.Extra as Extra
 import Network.Wai (Application, responseLBS)
 import Network.Wai.Handler.Millrace (Settings, defaultSettings, setBeforeMainLoop, setHTTP2Disabled, setOnException)
+import Network.Wai.Handler.Warp.Internal (runSettingsConnectionMakerSecure)
 import Network.Wai.Handler.WarpTLS
 import System.Process (callProcess, readProcess)
 import Test.Hspec
@@ -38,6 +43,7 @@ main = withTemporaryFolder "compat-warp-tls" $ \folder -> do
     describe "certificates of the package tls" (credentialSpec file)
     describe "algorithms" (algorithmSpec usual)
     describe "hooks" (hookSpec file usual)
+    describe "handshakes of a program's own" (attachSpec file)
 
 rsaArguments :: FilePath -> FilePath -> [String]
 rsaArguments certificate key =
@@ -121,6 +127,42 @@ hookSpec file usual = do
   where
     changed change = usual {tlsServerHooks = change (tlsServerHooks usual)}
 
+attachSpec :: (FilePath -> FilePath) -> Spec
+attachSpec file =
+  it "give connections that are served" $ do
+    own <- TLS.credentialLoadX509 (file "server.pem") (file "server.key") >>= either fail return
+    listening $ \listener port -> do
+      let accepted = do
+            (s, peer) <- Network.accept listener
+            name <- Network.getSocketName s
+            return (attached own s name, peer)
+          serve = runSettingsConnectionMakerSecure (setOnException (\_ _ -> return ()) defaultSettings) accepted there
+      bracket (forkIO serve) killThread $ \_ -> do
+        ask port id >>= (`shouldBe` "there") . bodyOf
+        negotiatedVersion <$> meet port id `shouldReturn` Tls13
+  where
+    attached own s name = do
+      session <- TLS.contextNew s (serverWith own)
+      TLS.handshake session
+      attachConn name session
+
+serverWith :: TLS.Credential -> TLS.ServerParams
+serverWith own =
+  usual
+    { TLS.serverShared = (TLS.serverShared usual) {TLS.sharedCredentials = TLS.Credentials [own]},
+      TLS.serverSupported = (TLS.serverSupported usual) {TLS.supportedCiphers = Extra.ciphersuite_default}
+    }
+  where
+    usual = usualServer
+
+#if MIN_VERSION_tls(2,1,3)
+usualServer :: TLS.ServerParams
+usualServer = TLS.defaultParamsServer
+#else
+usualServer :: TLS.ServerParams
+usualServer = def
+#endif
+
 -- | That a server does not start, and that the message names the reason.
 refusedWith :: TLSSettings -> String -> Expectation
 refusedWith tls word = within 30 "the start" (runTLS tls defaultSettings there) `shouldThrow` (isInfixOf word . shown)
@@ -133,10 +175,7 @@ there _ respond = respond (responseLBS status200 [("Content-Length", "5")] "ther
 -- | Serves while an action runs, which gets the port.
 served :: TLSSettings -> (Settings -> Settings) -> (Socket.PortNumber -> IO a) -> IO a
 served tls change use =
-  bracket (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) Network.close $ \listener -> do
-    Network.bind listener (Network.SockAddrInet 0 loopback)
-    Network.listen listener 100
-    port <- Network.socketPort listener
+  listening $ \listener port -> do
     started <- newEmptyMVar
     ended <- newEmptyMVar
     let settings = change (setOnException (\_ _ -> return ()) defaultSettings)
@@ -146,6 +185,13 @@ served tls change use =
       (forkIO ((try serve >>= note) `finally` putMVar ended ()))
       (\server -> killThread server >> within 30 "the end" (takeMVar ended))
       (\_ -> within 30 "the start" (takeMVar started) >>= either throwIO (const (use port)))
+
+listening :: (Network.Socket -> Socket.PortNumber -> IO a) -> IO a
+listening use =
+  bracket (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) Network.close $ \listener -> do
+    Network.bind listener (Network.SockAddrInet 0 loopback)
+    Network.listen listener 100
+    Network.socketPort listener >>= use listener
 
 loopback :: Network.HostAddress
 loopback = Network.tupleToHostAddress (127, 0, 0, 1)

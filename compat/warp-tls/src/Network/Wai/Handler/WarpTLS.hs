@@ -13,8 +13,6 @@
 --   not as 'ClientClosedConnectionPrematurely'. A handshake that fails is reported as Millrace's @HandshakeFailed@,
 --   which 'Network.Wai.Handler.Warp.defaultOnException' does not print.
 -- * The fields of 'TLSSettings' that have no effect say so ("Network.Wai.Handler.WarpTLS.Internal").
--- * There is no @attachConn@: a program that does handshakes with the package @tls@ can serve their connections by
---   'Network.Wai.Handler.Warp.Internal.runSettingsConnectionMakerSecure'.
 module Network.Wai.Handler.WarpTLS
   ( -- * Running a server
     runTLS,
@@ -50,12 +48,16 @@ module Network.Wai.Handler.WarpTLS
 
     -- * Exceptions
     WarpTLSException (..),
+
+    -- * Handshakes of a program's own
+    attachConn,
   )
 where
 
 import Control.Exception (SomeException, fromException, toException)
 import Data.ByteString (ByteString)
 import Data.IORef (IORef)
+import Millrace.Compat.TlsAttach (attachConn)
 import Millrace.Compat.TlsConversion (millraceSettings)
 import Network.Socket (Socket)
 import qualified Network.TLS as TLS
