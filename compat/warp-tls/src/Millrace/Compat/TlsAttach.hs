@@ -1,8 +1,6 @@
 {-# LANGUAGE CPP #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- Must not know: OpenSSL, servers.
-
 -- | Connections whose handshake a program has done itself, with the package @tls@.
 module Millrace.Compat.TlsAttach
   ( attachConn,
