@@ -8,8 +8,8 @@
 -- > main :: IO ()
 -- > main = withServer defaultServer (passive "7000") $ \connection -> recv connection 4096 >>= sendAll connection
 --
--- Some names are those of @base@: import "Control.Concurrent" @hiding (threadDelay)@, and 'Millrace.Timer.timeout' from
--- here instead of "System.Timeout". The other modules, by task:
+-- Some names are those of @base@: import "Millrace.Concurrent" in place of "Control.Concurrent", "Control.Concurrent.STM"
+-- and "System.Timeout". The other modules, by task:
 --
 -- [Servers and clients] "Millrace.Socket.Connect" and "Millrace.Name" (here), "Millrace.Pool" for connections that are
 --   used again, "Millrace.Signal" for SIGTERM
@@ -20,6 +20,7 @@
 -- [Files] "Millrace.File", "Millrace.File.Buffered", "Millrace.File.Access", "Millrace.File.Temporary",
 --   "Millrace.Directory", "Millrace.Watch", "Millrace.Log"
 -- [Programs] "Millrace.Process", "Millrace.Pipe", "Millrace.Terminal", "Millrace.Splice"
+-- [Threads] "Millrace.Concurrent": those of base and stm, with the times and waits of Millrace
 -- [Time] "Millrace.Duration", "Millrace.Deadline", "Millrace.Timer" (here)
 -- [Tests] "Millrace.Simulation": a machine with faults, in memory
 -- [Below all of these] "Millrace.Wait" (here), "Millrace.Socket.Borrowed", "Millrace.Operation", "Millrace.Manager"

@@ -6,7 +6,7 @@ module DirectorySpec (spec) where
 import Control.Exception (throwIO, try)
 import Control.Monad (forM, forM_, forever, replicateM, void, when, (>=>))
 import Data.IORef
-import Data.List (find, sort)
+import Data.List (find, isInfixOf, sort)
 import qualified Data.Set as Set
 import DirectorySupport
 import Foreign.C.Error (eBADF, eEXIST, eNOENT, eNOTEMPTY)
@@ -87,6 +87,17 @@ spec = do
               sort <$> readIORef seen
         visited Never `shouldReturn` ["d", "d/e", "d/e/f", "d/loop"]
         visited Always `shouldReturn` ["d", "d/e", "d/e/f", "d/loop"]
+      it "walks a path that means a file, or a link to one" $ \root -> do
+        write (root ++ "/file") ""
+        createSymbolicLink "file" (root ++ "/link")
+        let visited path = do
+              seen <- newIORef []
+              walk (root ++ path) Never (\entry -> modifyIORef seen (entry :))
+              readIORef seen
+        visited "/file" `shouldReturn` [Entry "file" (root ++ "/file") RegularFile]
+        visited "/link" `shouldReturn` [Entry "link" (root ++ "/link") SymbolicLink]
+        missing <- try (visited "/missing") :: IO (Either IOError [Entry])
+        missing `shouldSatisfy` either (isInfixOf "Millrace.Directory.walk" . show) (const False)
       it "lists many names in other scripts" $ \root -> do
         let names = [root ++ "/näme-" ++ show i | i <- [1 .. 500 :: Int]]
         ends <- forM names $ \path -> start (write path "")

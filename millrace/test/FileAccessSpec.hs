@@ -22,6 +22,7 @@ import Millrace.File.Temporary
 import qualified Millrace.Manager as Manager
 import qualified Millrace.Timer as Timer
 import Support
+import System.IO.Error (ioeGetFileName, tryIOError)
 import Test.Hspec hiding (after, before)
 
 spec :: Spec
@@ -181,3 +182,10 @@ spec = do
         contents path `shouldReturn` "new"
         (statusPermissions <$> status path) `shouldReturn` Permissions 0o640
         (map entryName <$> list root) `shouldReturn` ["file"]
+      it "names the file that it replaces in its errors" $ \root -> do
+        let fails path change = either ioeGetFileName (\() -> Nothing) <$> tryIOError (replaceFile path change)
+        createDirectory (root ++ "/directory") ownerOnly
+        fails (root ++ "/missing/file") (\_ -> return ()) `shouldReturn` Just (root ++ "/missing/file")
+        fails (root ++ "/directory") (\_ -> return ()) `shouldReturn` Just (root ++ "/directory")
+        fails (root ++ "/file") (\file -> writeAt file (-1) "x") `shouldReturn` Just (root ++ "/file")
+        (map entryName <$> list root) `shouldReturn` ["directory"]

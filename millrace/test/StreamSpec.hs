@@ -15,7 +15,7 @@ import Control.Exception
     try,
     uninterruptibleMask_,
   )
-import Control.Monad (forM_, forever, unless, void, when)
+import Control.Monad (forM_, forever, replicateM, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef
@@ -115,10 +115,25 @@ spec = do
       failsWith next `shouldReturn` TooLong "line" 5
       atEnd <- fromPieces ["123", "\r"] >>= linesOf 3
       failsWith atEnd `shouldReturn` TooLong "line" 3
+    it "cuts a line that is too long at its first byte too many, and goes on with the next one" $
+      forM_ [1 .. 12] $ \size -> do
+        (source, count) <- fromPieces (pieces size "12345\r\n123456\r\n\n1234567890123\r\nx\n123456") >>= counting
+        next <- cutLinesOf 5 source
+        replicateM 2 next `shouldReturn` [Just (WholeLine "12345"), Just (CutLine "12345")]
+        read' <- count
+        read' `shouldSatisfy` (< 13 + fromIntegral size)
+        collect next
+          `shouldReturn` [WholeLine "", CutLine "12345", WholeLine "x", CutLine "12345"]
+        next `shouldReturn` Nothing
     it "loses nothing when lines, frames and pieces are interrupted" $ do
       let wanted = [bytesAt i (1 + i `mod` 40) | i <- [1 .. 1500]]
           noReturns = ByteString.map (\byte -> if byte `elem` [10, 13] then 0 else byte)
       surviving (ByteString.concat [noReturns line <> "\n" | line <- wanted]) (linesOf 100) (map noReturns wanted)
+      let cutOrWhole line = if ByteString.length line > 20 then CutLine (ByteString.take 20 line) else WholeLine line
+      surviving
+        (ByteString.concat [noReturns line <> "\n" | line <- wanted])
+        (cutLinesOf 20)
+        (map (cutOrWhole . noReturns) wanted)
       surviving (ByteString.concat (map (frame Length16) wanted)) (framesOf Length16 100) wanted
       let taken source = do
             (takeBytes, hasEnded') <- exactly source

@@ -382,7 +382,7 @@ withDirectory path = bracket (openDirectory path) closeDirectory
 -- what came before. So it needs memory for the current path, with some thousand names for each of its directories, and
 -- not for the whole tree. A directory is visited before its contents. Directories that are removed meanwhile, or that
 -- may not be read, are skipped after their visit. Of names that are created or removed while their directory is read it
--- may visit some and not others.
+-- may visit some and not others. Of a path that means no directory, it visits the path itself.
 walk :: FilePath -> Follow -> (Entry -> IO ()) -> IO ()
 walk root follow visit = foldTreeFor "Millrace.Directory.walk" root follow () (\() entry -> Proceed () <$ visit entry)
 
@@ -397,9 +397,12 @@ foldTree = foldTreeFor "Millrace.Directory.foldTree"
 
 foldTreeFor :: String -> FilePath -> Follow -> a -> (a -> Entry -> IO (Step a)) -> IO a
 foldTreeFor function root follow begin step = do
-  above <- if follow == Always then (: []) . identity <$> statusBy function Always root else return []
-  stateOf <$> foldDirectory (ReadingDirectory function Always throwIO) root begin (go above)
+  found <- statusBy function Always root
+  if statusKind found == Directory
+    then stateOf <$> foldDirectory (ReadingDirectory function Always throwIO) root begin (go [identity found | follow == Always])
+    else statusBy function Never root >>= fmap stateOf . step begin . Entry (nameOf root) root . statusKind
   where
+    nameOf path = reverse (takeWhile (/= '/') (reverse path))
     go above state entry = do
       outcome <- step state entry
       case outcome of

@@ -31,6 +31,8 @@ module Millrace.Stream
     TooLong (..),
     EndsWithin (..),
     linesOf,
+    Line (..),
+    cutLinesOf,
     Framing (..),
     framesOf,
     frame,
@@ -226,36 +228,73 @@ instance Exception EndsWithin
 -- *** Exception: Millrace.Stream: a line is longer than 5 bytes; allow more, or refuse the sender
 linesOf :: Int -> Source -> IO (IO (Maybe ByteString))
 linesOf most source = do
-  state <- newIORef (PartialLine [] 0 ByteString.empty)
-  return (taking state (nextLine most source state))
+  state <- newIORef emptyLine
+  return . taking state $ \takeUntil ->
+    nextLine most source state $ \length' line after ->
+      if length' == WithinLimit then line <$ takeUntil after else throwIO (TooLong "line" most)
 
--- A line that has begun: its parts without an end, the last one first, and how long they are; and bytes that were not
--- searched yet.
-data PartialLine = PartialLine [ByteString] !Int !ByteString
+-- | A line, or the beginning of one that is longer than allowed.
+data Line
+  = WholeLine !ByteString
+  | CutLine !ByteString
+  deriving (Eq, Show)
 
-nextLine :: Int -> Source -> IORef PartialLine -> (PartialLine -> IO ()) -> IO (Maybe ByteString)
-nextLine most source state takeUntil = readIORef state >>= go
+-- | 'linesOf' for conversations that a line which is too long must not end: of such a line this returns the first bytes,
+-- as soon as one more has come. It skips the others, and goes on with the next line.
+--
+-- >>> next <- fromPieces ["one\nlong", "er\ntwo"] >>= cutLinesOf 3
+-- >>> collect next
+-- [WholeLine "one",CutLine "lon",WholeLine "two"]
+cutLinesOf :: Int -> Source -> IO (IO (Maybe Line))
+cutLinesOf most source = do
+  state <- newIORef emptyLine
+  return . taking state $ \takeUntil ->
+    nextLine most source state $ \length' line after -> do
+      let found = if length' == WithinLimit then WholeLine line else CutLine (ByteString.take most line)
+      found <$ takeUntil after
+
+data LineState
+  = -- A line that has begun: its parts without an end, the last one first, and how long they are; and bytes that were
+    -- not searched yet.
+    PartialLine [ByteString] !Int !ByteString
+  | -- A line whose beginning was returned; and bytes that may be its rest.
+    SkippedLine !ByteString
+
+emptyLine :: LineState
+emptyLine = PartialLine [] 0 ByteString.empty
+
+data LineLength = WithinLimit | BeyondLimit
+  deriving (Eq)
+
+-- Finds the next line, and passes it with the state after it; of a line that is too long, what has come of it.
+nextLine :: Int -> Source -> IORef LineState -> (LineLength -> ByteString -> LineState -> IO a) -> IO (Maybe a)
+nextLine most source state found = readIORef state >>= go
   where
+    go (SkippedLine bytes) = case Char8.elemIndex '\n' bytes of
+      Just at -> continue (PartialLine [] 0 (ByteString.drop (at + 1) bytes))
+      Nothing -> do
+        piece <- source
+        if ByteString.null piece then return Nothing else continue (SkippedLine piece)
     go (PartialLine parts size bytes) = case Char8.elemIndex '\n' bytes of
       Just at -> do
         let line = withoutReturn (joined (ByteString.take at bytes : parts))
-        refuseIf (ByteString.length line > most)
-        Just line <$ takeUntil (PartialLine [] 0 (ByteString.drop (at + 1) bytes))
+        whole' line (PartialLine [] 0 (ByteString.drop (at + 1) bytes))
       Nothing -> do
         let searched = if ByteString.null bytes then parts else bytes : parts
             sizeNow = size + ByteString.length bytes
-        -- One more byte may be the first one of the line's end.
-        refuseIf (sizeNow - 1 > most || (sizeNow > most && not (any (ByteString.isSuffixOf return') (take 1 searched))))
-        piece <- source
-        if ByteString.null piece then atEnd searched sizeNow else continue (PartialLine searched sizeNow piece)
+            -- One more byte may be the first one of the line's end.
+            endMayCome = sizeNow - 1 == most && any (ByteString.isSuffixOf return') (take 1 searched)
+        if sizeNow > most && not endMayCome
+          then Just <$> found BeyondLimit (joined searched) (SkippedLine ByteString.empty)
+          else do
+            piece <- source
+            if ByteString.null piece then atEnd searched sizeNow else continue (PartialLine searched sizeNow piece)
     continue begun = writeIORef state begun >> go begun
     atEnd parts size
       | size == 0 = return Nothing
-      | otherwise = do
-        refuseIf (size > most)
-        Just (joined parts) <$ takeUntil (PartialLine [] 0 ByteString.empty)
+      | otherwise = whole' (joined parts) emptyLine
+    whole' line = fmap Just . found (if ByteString.length line > most then BeyondLimit else WithinLimit) line
     joined = ByteString.concat . reverse
-    refuseIf isLonger = when isLonger $ throwIO (TooLong "line" most)
     withoutReturn line = fromMaybe line (ByteString.stripSuffix return' line)
     return' = Char8.singleton '\r'
 

@@ -38,7 +38,7 @@ import Millrace.Internal.File
 import Millrace.Internal.FileJob
 import Millrace.Timer (threadDelay)
 import Numeric (showHex)
-import System.IO.Error (isAlreadyExistsError, isDoesNotExistError)
+import System.IO.Error (ioeSetFileName, isAlreadyExistsError, isDoesNotExistError, modifyIOError)
 import System.IO.Unsafe (unsafePerformIO)
 
 foreign import ccall "&mrh_do_open" c_open :: FunPtr Work
@@ -99,18 +99,19 @@ replaceFile :: FilePath -> (File -> IO a) -> IO a
 replaceFile path write = mask $ \restore -> do
   old <- try (status path)
   permissions <- either unlessMissing (return . statusPermissions) old
-  file@(File _ new _) <- create "Millrace.File.Temporary.replaceFile" (directory `slash` ('.' : base)) 0o600
+  file@(File handle new access) <- naming (create "Millrace.File.Temporary.replaceFile" (directory `slash` ('.' : base)) 0o600)
   (`onException` uninterruptibleMask_ (discard file)) $ do
-    result <- restore (write file)
-    setPermissions new permissions
-    sync file
-    rename new path
+    result <- restore (write (File handle path access))
+    naming (setPermissions new permissions)
+    naming (sync file >> rename new path)
     -- From here on there is no file to remove.
     closeFile file `catch` ignore
     withFile (if null directory then "." else directory) ForReading sync
     return result
   where
     (directory, base) = splitName path
+    -- Errors are about the file that the caller knows.
+    naming action = modifyIOError (`ioeSetFileName` path) action
     unlessMissing problem
       | isDoesNotExistError problem = return (Permissions 0o644)
       | otherwise = throwIO (problem :: IOError)
