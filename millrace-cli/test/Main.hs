@@ -10,7 +10,9 @@ import qualified Millrace.Cli.BrowserSpec
 import qualified Millrace.Cli.Config.CommandSpec
 import qualified Millrace.Cli.Config.ConfigurationSpec
 import qualified Millrace.Cli.Config.LimitSpec
+import qualified Millrace.Cli.Config.ReferenceSpec
 import qualified Millrace.Cli.Config.UsualLimitSpec
+import qualified Millrace.Cli.Config.YamlTextSpec
 import qualified Millrace.Cli.CostSpec
 import qualified Millrace.Cli.ExplanationSpec
 import qualified Millrace.Cli.Files.AcceptSpec
@@ -92,6 +94,8 @@ specs = do
   describe "Names" Millrace.Cli.NameSpec.spec
   describe "Processors" Millrace.Cli.Serve.ProcessorsSpec.spec
   describe "Readings" Millrace.Cli.Files.ReadingsSpec.spec
+  describe "Texts in YAML" Millrace.Cli.Config.YamlTextSpec.spec
+  describe "The reference" Millrace.Cli.Config.ReferenceSpec.spec
   describe "RequestPath" Millrace.Cli.Base.RequestPathSpec.spec
   describe "Sites" Millrace.Cli.Serve.SitesSpec.spec
   describe "StandardStream" Millrace.Cli.Base.StandardStreamSpec.spec
