@@ -16,7 +16,7 @@ import Data.Char (isDigit)
 import Data.IORef
 import Data.Maybe (fromMaybe)
 import Foreign.Ptr (minusPtr, plusPtr)
-import Millrace.Timer (timeout)
+import Millrace.Timer (timeoutAfter)
 import Network.HTTP.Types (RequestHeaders, hContentType, status200, status415, urlEncode)
 import Network.Wai
 import Network.Wai.Handler.Millrace
@@ -112,8 +112,8 @@ outcome :: Request -> IO () -> IO Status
 outcome request method = do
   thread <- myThreadId
   let cancellable = onDisconnect request (throwTo thread Cancelled) (Status Ok "" <$ method)
-      limited = case microseconds <$> lookup "grpc-timeout" (requestHeaders request) of
-        Just (Just most) -> fromMaybe (Status DeadlineExceeded "the deadline has passed") <$> timeout most cancellable
+      limited = case timeLimit <$> lookup "grpc-timeout" (requestHeaders request) of
+        Just (Just most) -> fromMaybe (Status DeadlineExceeded "the deadline has passed") <$> timeoutAfter most cancellable
         Just Nothing -> return (Status Internal "grpc-timeout is malformed")
         Nothing -> cancellable
   limited
@@ -124,18 +124,16 @@ outcome request method = do
                 Handler (\failure -> return (Status Unknown (C8.pack (displayException (failure :: SomeException)))))
               ]
 
--- A number of at most eight digits and a unit, as in @100m@. Nanoseconds are rounded up. No call needs more than thirty
--- days, and a much larger number of microseconds would be too large for a deadline in nanoseconds.
-microseconds :: ByteString -> Maybe Int
-microseconds text = do
+-- A number of at most eight digits and a unit, as in @100m@.
+timeLimit :: ByteString -> Maybe Duration
+timeLimit text = do
   let (digits, unit) = C8.span isDigit text
-  inMicroseconds <- lookup unit units
+  ofUnit <- lookup unit units
   (amount, _) <- if B.length digits <= 8 then C8.readInt digits else Nothing
-  return (min (30 * 86400000000) (inMicroseconds amount))
+  return (ofUnit amount)
   where
     units =
-      [("H", (* 3600000000)), ("M", (* 60000000)), ("S", (* 1000000)), ("m", (* 1000)), ("u", id), ("n", inThousands)]
-    inThousands amount = (amount + 999) `div` 1000
+      [("H", hours), ("M", minutes), ("S", seconds), ("m", milliseconds), ("u", microseconds), ("n", nanoseconds)]
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Messages: a byte that says whether it is compressed, four for its length, and the message itself

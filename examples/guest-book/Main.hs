@@ -16,7 +16,6 @@ import Data.Text (Text)
 import Data.Text.Encoding (encodeUtf8)
 import Data.Text.Read (decimal)
 import GHC.Generics (Generic)
-import Millrace (seconds)
 import Millrace.Log (logTo)
 import Network.HTTP.Types
 import Network.Wai

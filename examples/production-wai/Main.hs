@@ -25,7 +25,7 @@ settings port =
     . setGracefulShutdownTimeout (Just 10)
     . setMaximumConnections (Just 20000)
     . setMaximumBodySize (Just 1048576)
-    . setHeaderTimeout 10
+    . setHeaderTimeout (seconds 10)
     . setOnAnswer logAnswer
     $ defaultSettings
 

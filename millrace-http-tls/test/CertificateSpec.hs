@@ -9,6 +9,7 @@ import Control.Monad
 import qualified Data.ByteString as B
 import Data.IORef
 import Data.Maybe (isJust)
+import Millrace.Duration (seconds)
 import Millrace.Tls hiding (Negotiated (..))
 import qualified Millrace.Tls as Tls
 import Network.Wai.Handler.MillraceTLS hiding (Credentials)
@@ -71,7 +72,7 @@ spec credentials = do
     install "server"
     reloads <- newIORef []
     let noting reload = atomicModifyIORef' reloads (\before' -> (reload : before', ()))
-    withServer (tlsSettings certificate key) {tlsWatchSeconds = 1, tlsOnReload = noting} id telling $ \port ->
+    withServer (tlsSettings certificate key) {tlsWatchInterval = seconds 1, tlsOnReload = noting} id telling $ \port ->
       withClient credentials id port $ \open -> do
         B.writeFile (certificate ++ ".new") "broken" >> renameFile (certificate ++ ".new") certificate
         void . untilJust "the report" $
@@ -89,7 +90,7 @@ spec credentials = do
         install = renameFile (file ++ ".new") file
         (known, key) = pairOf credentials "server"
     copyFile known certificate
-    withTlsServer (tlsSettings certificate key) {tlsWatchSeconds = 1} id telling $ \tls port -> do
+    withTlsServer (tlsSettings certificate key) {tlsWatchInterval = seconds 1} id telling $ \tls port -> do
       let shownAfter change = change >> reloadTLS tls >> answerShown port
       answerShown port >>= (`shouldBe` Nothing)
       makeAnswer credentials "server" 2 (file ++ ".new") >> install

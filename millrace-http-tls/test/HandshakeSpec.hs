@@ -13,6 +13,7 @@ import qualified Data.ByteString as B
 import Data.IORef
 import Data.List (find)
 import Data.Maybe (listToMaybe)
+import Millrace.Duration (seconds, unlimited)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
 import Network.Wai.Handler.MillraceTLS hiding (Credentials)
@@ -23,7 +24,7 @@ spec :: Credentials -> TLSSettings -> WithClient -> Spec
 spec _ server client = do
   it "are bounded in time, and counted" $ do
     (outcomes, watched) <- watching server
-    withServer watched {tlsHandshakeSeconds = 1} id telling $ \port ->
+    withServer watched {tlsHandshakeLimit = seconds 1} id telling $ \port ->
       withPlain port $ \slow -> do
         Plain.sendAll slow beginning
         within 30 "the end" (Plain.recv slow 100) >>= (`shouldBe` "")
@@ -32,18 +33,18 @@ spec _ server client = do
   it "are reported with how long they took" $ do
     durations <- newIORef []
     let watched = server {tlsOnHandshake = Just (\ended -> modifyIORef durations (handshakeNanoseconds ended :))}
-    withServer watched {tlsHandshakeSeconds = 1} id telling $ \port -> do
+    withServer watched {tlsHandshakeLimit = seconds 1} id telling $ \port -> do
       withPlain port $ \slow -> Plain.sendAll slow beginning >> within 30 "the end" (void (Plain.recv slow 100))
       taken <- untilJust "the report" (listToMaybe <$> readIORef durations)
       taken `shouldSatisfy` \nanoseconds -> nanoseconds >= 1000000000 && nanoseconds < 30000000000
 
   it "have all the time that there is, if that is wanted" $
-    withServer server {tlsHandshakeSeconds = maxBound, tlsWatchSeconds = maxBound} id telling $ \port ->
+    withServer server {tlsHandshakeLimit = unlimited, tlsWatchInterval = unlimited} id telling $ \port ->
       client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` "200"
 
   it "are bounded in time for a client that sends a byte at a time" $ do
     (outcomes, watched) <- watching server
-    withServer watched {tlsHandshakeSeconds = 2} id telling $ \port ->
+    withServer watched {tlsHandshakeLimit = seconds 2} id telling $ \port ->
       withPlain port $ \slow -> do
         sender <-
           forkIO
@@ -56,7 +57,7 @@ spec _ server client = do
         killThread sender
 
   it "that are slow do not keep others waiting" $
-    withServer server {tlsHandshakeSeconds = 20} id telling $ \port ->
+    withServer server {tlsHandshakeLimit = seconds 20} id telling $ \port ->
       manyPlain 100 port $ \slow -> do
         forM_ slow (`Plain.sendAll` beginning)
         forM_ [1 .. 10 :: Int] $ \_ ->
@@ -64,7 +65,7 @@ spec _ server client = do
 
   it "that are slow are aborted for others" $ do
     (outcomes, watched) <- watching server
-    withServer watched {tlsHandshakeSeconds = 25, tlsMaximumHandshakes = 3} id telling $ \port ->
+    withServer watched {tlsHandshakeLimit = seconds 25, tlsMaximumHandshakes = 3} id telling $ \port ->
       manyPlain 3 port $ \slow -> do
         forM_ slow (`Plain.sendAll` beginning)
         -- They have begun their handshakes when the next client comes.

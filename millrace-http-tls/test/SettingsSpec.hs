@@ -17,6 +17,7 @@ import qualified Network.Socket as Network
 import Network.Wai.Handler.Millrace
   ( defaultSettings,
     openFreePort,
+    seconds,
     setBeforeMainLoop,
     setHTTP1Disabled,
     setHTTP2Disabled,
@@ -124,7 +125,7 @@ spec credentials server client = do
       subjectAt port `shouldReturn` Just "CN=server"
       replaceTLS tls (tlsSettings "nothing.pem" "nothing.key") `shouldThrow` (const True :: IOException -> Bool)
       subjectAt port `shouldReturn` Just "CN=server"
-      replaceTLS tls (tlsSettings other other) {tlsWatchSeconds = 1}
+      replaceTLS tls (tlsSettings other other) {tlsWatchInterval = seconds 1}
       subjectAt port `shouldReturn` Just "CN=other"
       bytesOf "renewed" >>= B.writeFile other
       eventually "the renewed certificate" ((== Just "CN=renewed") <$> subjectAt port)

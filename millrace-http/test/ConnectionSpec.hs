@@ -119,12 +119,12 @@ examples medium = do
         send client "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
         replyBody <$> receiveResponse client `shouldReturn` "/2"
     it "are no beginning of one: the connection is idle, and closed as such" $
-      withServerOver medium (setIdleTimeout 1) pong $ \port -> withConnection port $ \client -> do
+      withServerOver medium (setIdleTimeout (seconds 1)) pong $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab\r\n"
         replyBody <$> receiveResponse client `shouldReturn` "Pong"
         receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
     it "keep nobody connected who sends nothing else" $
-      withServerOver medium (setIdleTimeout 1 . setHeaderTimeout 1) pong $ \port -> withConnection port $ \client ->
+      withServerOver medium (setIdleTimeout (seconds 1) . setHeaderTimeout (seconds 1)) pong $ \port -> withConnection port $ \client ->
         withAsync (void (try (forever (send client "\r\n" >> threadDelay 200000)) :: IO (Either SomeException ()))) $
           \_ ->
             receiveUntilTimeout 10000000 client `shouldReturn` ("", True)

@@ -56,7 +56,7 @@ spec = describe "Network.Wai.Millrace.EventStream" $ do
       join (takeMVar stopping)
       receiveAll client >>= (`shouldSatisfy` B.isSuffixOf "0\r\n\r\n")
   it "has no limit on its whole time" $
-    withServer (setTotalTimeout 1) (events (\emit -> threadDelay 1500000 >> emit (event "late"))) $ \port ->
+    withServer (setTotalTimeout (seconds 1)) (events (\emit -> threadDelay 1500000 >> emit (event "late"))) $ \port ->
       withConnection port $ \client -> do
         send client get
         receiveUntil client "0\r\n\r\n" >>= (`shouldSatisfy` B.isInfixOf "data: late\n\n")

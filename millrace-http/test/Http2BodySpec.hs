@@ -176,8 +176,8 @@ spec = describe "HTTP/2" $ do
       withServerOver medium (setMaximumBodySize (Just 1000)) echo $ \server -> withHttp2 server $ \http2 -> do
         stream <- openStream http2 [] (post "/" [("content-length", "10000000")])
         (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 413
-        (_, seconds) <- timed (eventsUntil (== GotReset stream NoError) http2)
-        seconds `shouldSatisfy` (> 0.1)
+        (_, elapsed) <- timed (eventsUntil (== GotReset stream NoError) http2)
+        elapsed `shouldSatisfy` (> 0.1)
     it "takes some two megabytes of the bodies that wait on a connection, and a little of each" $ do
       written <- newIORef (0 :: Int)
       let size = 300000

@@ -55,7 +55,7 @@ spec = describe "HTTP/2" $ do
             statusOf <$> receiveAll client
         statuses `shouldBe` replicate 5 (if "HTTP/2" `B.isInfixOf` bytes then 400 else 200)
   it "must be recognised within the time of a head, however slowly its bytes come" $
-    withServer (setHTTP1Disabled . setHeaderTimeout 1) pong $ \port -> withConnection port $ \client -> do
+    withServer (setHTTP1Disabled . setHeaderTimeout (seconds 1)) pong $ \port -> withConnection port $ \client -> do
       let dribble = forM_ [1 .. 60 :: Int] $ \_ -> closing (send client "a") >> threadDelay 200000
       answer <- withAsync dribble (const (timeout 8000000 (receiveAll client)))
       (statusOf <$> answer) `shouldBe` Just 408
@@ -92,10 +92,10 @@ spec = describe "HTTP/2" $ do
         answer <- awaitAnswer http2 asked
         (answerEnd answer, answerStatus answer, B.length (answerBody answer)) `shouldBe` (Complete, Just 200, 20000)
       readIORef connected `shouldReturn` [False, False]
-      (rest, seconds) <- timed (within "the end" (eventsUntilEnd http2))
-      (last rest, seconds < 8) `shouldBe` (Closed, True)
+      (rest, elapsed) <- timed (within "the end" (eventsUntilEnd http2))
+      (last rest, elapsed < 8) `shouldBe` (Closed, True)
   it "does not wait for a client that has ended its side and cannot take the rest of an answer" $
-    withServer (setSendTimeout 0) (\_ respond -> respond (responseLBS status200 [] (L.replicate 80000 97))) $ \port ->
+    withServer (setSendTimeout unlimited) (\_ respond -> respond (responseLBS status200 [] (L.replicate 80000 97))) $ \port ->
       withConnection port $ \client -> do
         http2 <- http2OnClient silent client
         handshake http2 []
@@ -118,7 +118,7 @@ spec = describe "HTTP/2" $ do
           write (byteString (B.replicate 100000 97))
     -- The server looks every second whether a client has stopped taking what is sent. Nothing has moved since the pause
     -- began.
-    withServer (setSendTimeout 2) application $ \port -> withHttp2 port $ \http2 -> do
+    withServer (setSendTimeout (seconds 2)) application $ \port -> withHttp2 port $ \http2 -> do
       stream <- openStream http2 [EndStream] (get "/" [])
       threadDelay 3300000
       answer <- awaitAnswer http2 stream
@@ -127,23 +127,23 @@ spec = describe "HTTP/2" $ do
     let application request respond = threadDelay 700000 >> pong request respond
     -- Every half second the server looks whether clients take what is sent, and then it may find that nothing is served
     -- any more.
-    withServer (setSendTimeout 1) application $ \port -> withHttp2 port $ \http2 -> do
+    withServer (setSendTimeout (seconds 1)) application $ \port -> withHttp2 port $ \http2 -> do
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
       threadDelay 1000000
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
   it "keeps setIdleTimeout also after a request that another thread has answered, whatever the time for sending" $
-    forM_ [0, 30] $ \sendSeconds -> do
+    forM_ [unlimited, seconds 30] $ \sendLimit -> do
       let application request respond = threadDelay 300000 >> pong request respond
-      withServer (setSendTimeout sendSeconds . setIdleTimeout 1) application $ \port ->
+      withServer (setSendTimeout sendLimit . setIdleTimeout (seconds 1)) application $ \port ->
         withHttp2As silent [] port $ \http2 -> do
           (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
-          (_, seconds) <- timed (within "the end" (eventsUntilEnd http2))
-          seconds `shouldSatisfy` \value -> value > 0.7 && value < 8
+          (_, elapsed) <- timed (within "the end" (eventsUntilEnd http2))
+          elapsed `shouldSatisfy` \value -> value > 0.7 && value < 8
   it "serves a request that comes when the idle time is over and the server has not looked yet" $ do
     -- Such as on a busy machine, where the server's thread runs late.
     afterWait <- newIORef (return ())
     let once = join (atomicModifyIORef' afterWait (return (),))
-    withServerOver (overMemoryAfter once) (setIdleTimeout 1) pong $ \server ->
+    withServerOver (overMemoryAfter once) (setIdleTimeout (seconds 1)) pong $ \server ->
       withHttp2As silent [] server $ \http2 -> do
         (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
         late <- newEmptyMVar

@@ -28,6 +28,7 @@ import Network.Wai.Handler.Millrace
     setOnException,
     setOnLimit,
     setTimeout,
+    seconds,
   )
 import Support
 import Test.Hspec
@@ -169,12 +170,12 @@ spec = describe "allowances of HTTP/2" $ do
           `shouldSatisfy` \texts -> length texts == 1 && all (word `isInfixOf`) texts
   describe "the time without a request" $ do
     it "is not prolonged by PING or unknown frames" $
-      withServer (setTimeout 30 . setIdleTimeout 1) pong $ \port -> withHttp2 port $ \http2 -> do
+      withServer (setTimeout 30 . setIdleTimeout (seconds 1)) pong $ \port -> withHttp2 port $ \http2 -> do
         (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
-        (_, seconds) <- timed (pingingUntilEnd http2)
-        seconds `shouldSatisfy` (\it' -> it' >= 0.9 && it' < 10)
+        (_, elapsed) <- timed (pingingUntilEnd http2)
+        elapsed `shouldSatisfy` (\it' -> it' >= 0.9 && it' < 10)
     it "is that of a head before the first request" $
-      withServer (setTimeout 5 . setIdleTimeout 1) pong $ \port -> do
+      withServer (setTimeout 5 . setIdleTimeout (seconds 1)) pong $ \port -> do
         withHttp2 port $ \http2 -> do
           threadDelay 1600000
           (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200

@@ -49,7 +49,7 @@ spec = describe "HTTP/2" $ do
             respond
               (responseLBS status200 [] (L.replicate (if rawPathInfo request == "/small" then 100 else 400000) 97))
           urgency number = [("priority", C8.pack ("u=" ++ show (number :: Int)))]
-      withServer (setSendTimeout 2) application $ \port ->
+      withServer (setSendTimeout (seconds 2)) application $ \port ->
         withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 0)] port $ \http2 -> do
           let ask' path number window = do
                 stream <- openStream http2 [EndStream] (get path (urgency number))

@@ -23,8 +23,8 @@ spec = do
       let settings =
             setMaxTotalHeaderLength 4294967296
               . setTimeout maxBound
-              . setTotalTimeout maxBound
-              . setMinimumRate 1 maxBound
+              . setTotalTimeout unlimited
+              . setMinimumRate 1 unlimited
               . setFdCacheDuration maxBound
               . setFileInfoCacheDuration maxBound
       withServer settings echo $ \port -> withConnection port $ \client -> do
@@ -88,7 +88,7 @@ spec = do
               (limit, size, map replyStatus (parseReplies bytes)) `shouldBe` (limit, size, replicate count 200)
     it "setSlowlorisSize is how much of a body renews its time" $ do
       let slow size =
-            withServer (setBodyTimeout 2 . setSlowlorisSize size) echo $ \port -> withConnection port $ \client -> do
+            withServer (setBodyTimeout (seconds 2) . setSlowlorisSize size) echo $ \port -> withConnection port $ \client -> do
               send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 30\r\n\r\n"
               withAsync (sendSlowly client) (const (statusOf <$> receiveAll client))
       mapM slow [1, 1000] `shouldReturn` [200, 408]
@@ -139,8 +139,8 @@ spec = do
     it "setMaximumConnections makes one give way that has been silent for long, before its first request" $
       withServer (setMaximumConnections (Just 1)) pong $ \port -> withConnection port $ \silent -> do
         threadDelay 300000 -- until a thread has accepted it: another thread accepts the next one
-        (bytes, seconds) <- timed (exchange port "GET / HTTP/1.0\r\n\r\n")
-        (statusOf bytes, seconds > 4, seconds < 25) `shouldBe` (200, True, True)
+        (bytes, elapsed) <- timed (exchange port "GET / HTTP/1.0\r\n\r\n")
+        (statusOf bytes, elapsed > 4, elapsed < 25) `shouldBe` (200, True, True)
         receiveAll silent `shouldReturn` ""
     it "setMaximumConnections makes others wait for busy ones" $ do
       now <- newIORef (0 :: Int, 0 :: Int)

@@ -24,40 +24,40 @@ spec :: Spec
 spec = do
   describe "phases with times of their own" $ do
     it "setIdleTimeout is for the time between requests" $
-      withServer (setTimeout 30 . setIdleTimeout 1) pong $ \port -> withConnection port $ \client -> do
+      withServer (setTimeout 30 . setIdleTimeout (seconds 1)) pong $ \port -> withConnection port $ \client -> do
         send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         _ <- receiveResponse client
-        (rest, seconds) <- timed (receiveAll client)
-        (rest, aboutOne seconds) `shouldBe` ("", True)
+        (rest, elapsed) <- timed (receiveAll client)
+        (rest, aboutOne elapsed) `shouldBe` ("", True)
     it "setIdleTimeout is not for the time before the first request" $
-      withServer (setTimeout 5 . setIdleTimeout 1) pong $ \port -> withConnection port $ \client -> do
+      withServer (setTimeout 5 . setIdleTimeout (seconds 1)) pong $ \port -> withConnection port $ \client -> do
         threadDelay 1600000
         send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         replyStatus <$> receiveResponse client `shouldReturn` 200
     it "setHeaderTimeout is for a request's head" $
-      withServer (setTimeout 30 . setHeaderTimeout 1) pong $ \port -> withConnection port $ \client -> do
+      withServer (setTimeout 30 . setHeaderTimeout (seconds 1)) pong $ \port -> withConnection port $ \client -> do
         threadDelay 1500000
         send client "GET / HTTP/1.1\r\nHo"
-        (bytes, seconds) <- timed (receiveAll client)
-        (statusOf bytes, aboutOne seconds) `shouldBe` (408, True)
+        (bytes, elapsed) <- timed (receiveAll client)
+        (statusOf bytes, aboutOne elapsed) `shouldBe` (408, True)
     it "setBodyTimeout is for its body" $
-      withServer (setTimeout 30 . setBodyTimeout 1) echo $ \port -> withConnection port $ \client -> do
+      withServer (setTimeout 30 . setBodyTimeout (seconds 1)) echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"
-        (bytes, seconds) <- timed (receiveAll client)
-        (statusOf bytes, aboutOne seconds) `shouldBe` (408, True)
+        (bytes, elapsed) <- timed (receiveAll client)
+        (statusOf bytes, aboutOne elapsed) `shouldBe` (408, True)
     it "setSendTimeout is for a client that takes nothing" $ do
       ended <- newIORef Nothing
-      withServer (setTimeout 30 . setSendTimeout 1) (endless ended) $ \port -> withConnection port $ \client -> do
+      withServer (setTimeout 30 . setSendTimeout (seconds 1)) (endless ended) $ \port -> withConnection port $ \client -> do
         send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        seconds <- within "the end" (untilJust (readIORef ended))
-        aboutOne seconds `shouldBe` True
+        elapsed <- within "the end" (untilJust (readIORef ended))
+        aboutOne elapsed `shouldBe` True
     it "a client that takes little, but steadily, is served for longer than setSendTimeout" $ do
       let size = 4000000
       withServer (setTimeout 1) (\_ respond -> respond (responseLBS status200 [] (L.replicate size 0x78))) $ \port ->
         withSmallConnection port $ \client -> do
           send client "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-          (pieces, seconds) <- timed (dribblingReceive client (fromIntegral size `div` 40))
-          (map (B.length . replyBody) (parseReplies (B.concat pieces)), seconds > 3)
+          (pieces, elapsed) <- timed (dribblingReceive client (fromIntegral size `div` 40))
+          (map (B.length . replyBody) (parseReplies (B.concat pieces)), elapsed > 3)
             `shouldBe` ([fromIntegral size], True)
 
   describe "setTotalTimeout" $ do
@@ -70,11 +70,11 @@ spec = do
               return
               outcome
             pong request respond
-      withServer (setTotalTimeout 1) application $ \port -> do
-        (bytes, seconds) <- timed (exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        (statusOf bytes `elem` [500, 503], aboutOne seconds) `shouldBe` (True, True)
+      withServer (setTotalTimeout (seconds 1)) application $ \port -> do
+        (bytes, elapsed) <- timed (exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        (statusOf bytes `elem` [500, 503], aboutOne elapsed) `shouldBe` (True, True)
         readIORef caught >>= maybe (expectationFailure "not interrupted") (const (return ()))
-      withServer (setTotalTimeout 1) (\request respond -> threadDelay 20000000 >> pong request respond) $ \port ->
+      withServer (setTotalTimeout (seconds 1)) (\request respond -> threadDelay 20000000 >> pong request respond) $ \port ->
         statusOf <$> exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" `shouldReturn` 503
     it "makes reading and sending fail first, so that a slow client interrupts nobody" $ do
       caught <- newIORef []
@@ -85,19 +85,19 @@ spec = do
               (const (return ()))
               outcome
             pong request respond
-      withServer (setTotalTimeout 1) application $ \port -> withConnection port $ \client -> do
+      withServer (setTotalTimeout (seconds 1)) application $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
         withAsync (sendSlowly client) $ \_ -> do
-          (_, seconds) <- timed (receiveAll client)
-          aboutOne seconds `shouldBe` True
+          (_, elapsed) <- timed (receiveAll client)
+          aboutOne elapsed `shouldBe` True
       readIORef caught `shouldReturn` [Just RequestTimedOut]
     it "ends a response that takes longer" $ do
       ended <- newIORef Nothing
-      withServer (setTotalTimeout 1) (endless ended) $ \port -> withConnection port $ \client -> do
+      withServer (setTotalTimeout (seconds 1)) (endless ended) $ \port -> withConnection port $ \client -> do
         send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         withAsync (forever (receive client >> threadDelay 1000)) $ \_ -> do
-          seconds <- within "the end" (untilJust (readIORef ended))
-          aboutOne seconds `shouldBe` True
+          elapsed <- within "the end" (untilJust (readIORef ended))
+          aboutOne elapsed `shouldBe` True
     it "is lifted by pauseTimeout, for reading, working and sending, and back for the next request" $ do
       let application request respond
             | rawPathInfo request == "/long" = do
@@ -107,7 +107,7 @@ spec = do
               respond . responseStream status200 [] $ \write flush ->
                 write (lazyByteString body) >> flush >> threadDelay 300000 >> write "!"
             | otherwise = threadDelay 20000000 >> pong request respond
-      withServer (setTotalTimeout 1) application $ \port -> withConnection port $ \client -> do
+      withServer (setTotalTimeout (seconds 1)) application $ \port -> withConnection port $ \client -> do
         send client "POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe"
         threadDelay 1300000
         send client "llo"
@@ -115,7 +115,7 @@ spec = do
         send client "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         statusOf <$> receiveAll client `shouldReturn` 503
     it "counts each request for itself, and no idle time" $
-      withServer (setTotalTimeout 1) pong $ \port -> withConnection port $ \client ->
+      withServer (setTotalTimeout (seconds 1)) pong $ \port -> withConnection port $ \client ->
         forM_ [1 .. 3 :: Int] $ \_ -> do
           send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
           replyBody <$> receiveResponse client `shouldReturn` "Pong"
@@ -131,10 +131,10 @@ spec = do
           )
           $ \_ ->
             do
-              (bytes, seconds) <- timed (receiveAll client)
-              (statusOf bytes, aboutOne seconds) `shouldBe` (408, True)
+              (bytes, elapsed) <- timed (receiveAll client)
+              (statusOf bytes, aboutOne elapsed) `shouldBe` (408, True)
     it "ends a body that comes more slowly than can be counted" $
-      withServer (setTimeout 30 . setMinimumRate maxBound 2) echo $ \port -> withConnection port $ \client -> do
+      withServer (setTimeout 30 . setMinimumRate maxBound (seconds 2)) echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
         withAsync
           ( void
@@ -152,8 +152,8 @@ spec = do
       withServer rated (endless ended) $ \port -> withSmallConnection port $ \client -> do
         send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         withAsync (forever (threadDelay 200000 >> receiveSome client 500)) $ \_ -> do
-          seconds <- within "the end" (untilJust (readIORef ended))
-          seconds `shouldSatisfy` \value -> value > 0.9 && value < 8
+          elapsed <- within "the end" (untilJust (readIORef ended))
+          elapsed `shouldSatisfy` \value -> value > 0.9 && value < 8
     it "serves a client that takes it faster" $ do
       let size = 4000000
       withServer rated (\_ respond -> respond (responseLBS status200 [] (L.replicate size 0x78))) $ \port ->
@@ -162,8 +162,8 @@ spec = do
           pieces <- dribblingReceive client (fromIntegral size `div` 40)
           map (B.length . replyBody) (parseReplies (B.concat pieces)) `shouldBe` [fromIntegral size]
   where
-    rated = setTimeout 30 . setMinimumRate 10000 1
-    aboutOne seconds = seconds > 0.9 && seconds < (8 :: Double) -- for a busy machine; the next limit is 20 s or more
+    rated = setTimeout 30 . setMinimumRate 10000 (seconds 1)
+    aboutOne elapsed = elapsed > 0.9 && elapsed < (8 :: Double) -- for a busy machine; the next limit is 20 s or more
     untilJust check = check >>= maybe (threadDelay 20000 >> untilJust check) return
 
 -- Sends for as long as the server accepts it, and returns the time that this took.

@@ -52,7 +52,7 @@ spec = do
     it "a head that takes too long: 408, and the part of the line that has come" $ do
       (_, answers) <-
         answersTo
-          (setHeaderTimeout 1)
+          (setHeaderTimeout (seconds 1))
           pong
           (\port -> withConnection port (\client -> send client "GET /slo" >> receiveAll client))
       map told answers `shouldBe` [(408, Just 15)]

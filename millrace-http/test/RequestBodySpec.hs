@@ -107,8 +107,8 @@ examples medium = do
         $ \(begun, rest) ->
           withServerOver medium id path $ \port -> withConnection port $ \client -> do
             send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" begun)
-            (reply, seconds) <- timed (receiveResponse client)
-            (begun, replyBody reply, seconds < 15) `shouldBe` (begun, "/1", True)
+            (reply, elapsed) <- timed (receiveResponse client)
+            (begun, replyBody reply, elapsed < 15) `shouldBe` (begun, "/1", True)
             send client (B.append rest "GET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["/2"]
     it "end the connection when they are too long to skip, without losing the response" $
@@ -153,8 +153,8 @@ examples medium = do
         $ \pieces ->
           withServerOver medium id path $ \port -> withConnection port $ \client -> do
             send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" (B.concat pieces))
-            (replies, seconds) <- timed (parseReplies <$> receiveAll client)
-            (map (headerOf "connection") replies, seconds < 15) `shouldBe` ([Just "close"], True)
+            (replies, elapsed) <- timed (parseReplies <$> receiveAll client)
+            (map (headerOf "connection") replies, elapsed < 15) `shouldBe` ([Just "close"], True)
     it "RFC 9112, 9.6: a stream that is not made of one, or only of its beginning, says so, too, if it is not flushed" $
       forM_ [const (return ()), void . getRequestBodyChunk] $ \reading -> do
         let streams request respond =
@@ -192,8 +192,8 @@ examples medium = do
             respond (responseStream status200 [] (\write flush -> write "whole" >> flush))
       withServerOver medium id application $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.0\r\nContent-Length: 3\r\n\r\n"
-        (replies, seconds) <- timed (parseReplies <$> receiveAll client)
-        (map replyBody replies, seconds < 15) `shouldBe` (["whole"], True)
+        (replies, elapsed) <- timed (parseReplies <$> receiveAll client)
+        (map replyBody replies, elapsed < 15) `shouldBe` (["whole"], True)
         read' <- within "the end of the body" (takeMVar outcome)
         either Just (const Nothing) read' `shouldBe` Just UsedTooLate
     it "cannot be read any more when the request is over" $ do

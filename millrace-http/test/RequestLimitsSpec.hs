@@ -12,7 +12,6 @@ import qualified Data.ByteString.Lazy as L
 import Data.IORef
 import qualified Millrace
 import Millrace.Deadline (isDeadlineError, noDeadline)
-import Millrace.Duration (seconds)
 import Network.HTTP.Types (status200)
 import Network.Socket (Family (AF_UNIX), SocketType (Stream), defaultProtocol)
 import Network.Wai
@@ -52,7 +51,7 @@ spec = do
             requestDeadline request >>= (`shouldBe` noDeadline)
             threadDelay 1500000
             pong request respond
-      withServer (setTotalTimeout 1) (limitTime (seconds 1) (limitTime (seconds 1) application)) $ \port ->
+      withServer (setTotalTimeout (seconds 1)) (limitTime (seconds 1) (limitTime (seconds 1) application)) $ \port ->
         statusOf <$> exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" `shouldReturn` 200
     it "interrupts applications of other servers, too, which know no deadline" $ do
       let asks request respond = do

@@ -29,7 +29,7 @@ import Data.IORef
 import Data.List (isInfixOf)
 import Data.Maybe (isJust, isNothing)
 import InterfaceSupport
-import Millrace.Deadline (deadlineAfter, seconds)
+import Millrace.Deadline (deadlineAfter)
 import qualified Millrace.Socket as Millrace
 import Millrace.Socket.ByteString (recvBefore)
 import Network.HTTP.Types
@@ -225,7 +225,7 @@ spec = do
     it "defaultShouldDisplayException says no of a client that was too slow" $ do
       seen <- newEmptyMVar
       let large _ respond = respond (responseLBS status200 [] (L.replicate 20000000 0x78))
-      withServer (setOnException (const (putMVar seen)) . setSendTimeout 1) large $ \port ->
+      withServer (setOnException (const (putMVar seen)) . setSendTimeout (seconds 1)) large $ \port ->
         withSmallConnection port $ \client -> do
           send client get
           defaultShouldDisplayException <$> within "the end" (takeMVar seen) `shouldReturn` False

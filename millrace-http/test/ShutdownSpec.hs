@@ -112,7 +112,7 @@ spec = do
           stop
           within "the end" (takeMVar ended)
           end <- getMonotonicTime
-          end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 20
+          end - start `shouldSatisfy` \elapsed -> elapsed > 0.9 && elapsed < 20
           receiveAll client `shouldReturn` ""
           readIORef reported >>= (`shouldSatisfy` elem (Just (ConnectionsCutOff 1)))
     it "does not say that it has cut off what was answered, and waits for its client's end" $ do
@@ -179,10 +179,10 @@ spec = do
       finish <- newEmptyMVar
       let application request respond =
             uninterruptibleMask_ (putMVar started () >> readMVar finish) >> pong request respond
-      (_, seconds) <- timed . withApplication (return application) $ \port ->
+      (_, elapsed) <- timed . withApplication (return application) $ \port ->
         forkIO (void (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")) >> takeMVar started
       putMVar finish ()
-      seconds `shouldSatisfy` (< 20)
+      elapsed `shouldSatisfy` (< 20)
 
   describe "closing the socket that runSettingsSocket serves" $ do
     it "ends the server, in an orderly way" $ do

@@ -23,25 +23,25 @@ spec :: Spec
 spec = describe "time limits, of one second" $ do
   it "an idle connection is closed without a word" $
     withServer limited pong $ \port -> withConnection port $ \client -> do
-      (bytes, seconds) <- timed (receiveAll client)
-      (bytes, around1 seconds) `shouldBe` ("", True)
+      (bytes, elapsed) <- timed (receiveAll client)
+      (bytes, around1 elapsed) `shouldBe` ("", True)
   it "a kept connection too, after its response" $
     withServer limited pong $ \port -> withConnection port $ \client -> do
       send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
       reply <- receiveResponse client
-      (rest, seconds) <- timed (receiveAll client)
-      (replyBody reply, rest, around1 seconds) `shouldBe` ("Pong", "", True)
+      (rest, elapsed) <- timed (receiveAll client)
+      (replyBody reply, rest, around1 elapsed) `shouldBe` ("Pong", "", True)
   it "a head that stops gets a 408" $
     withServer limited pong $ \port -> withConnection port $ \client -> do
       send client "GET / HTTP/1.1\r\nHo"
-      (bytes, seconds) <- timed (receiveAll client)
-      (statusOf bytes, around1 seconds) `shouldBe` (408, True)
+      (bytes, elapsed) <- timed (receiveAll client)
+      (statusOf bytes, around1 elapsed) `shouldBe` (408, True)
   it "a head that dribbles gets a 408 all the same" $
     withServer limited pong $ \port -> withConnection port $ \client -> do
       send client "GET / HTTP/1.1\r\nX: "
       withAsync (sendSlowly client) $ \_ -> do
-        (bytes, seconds) <- timed (receiveAll client)
-        (statusOf bytes, around1 seconds) `shouldBe` (408, True)
+        (bytes, elapsed) <- timed (receiveAll client)
+        (statusOf bytes, around1 elapsed) `shouldBe` (408, True)
   it "a body that stops gets a 408, and the application an exception where it reads" $ do
     caught <- newIORef Nothing
     let application request respond = do
@@ -50,8 +50,8 @@ spec = describe "time limits, of one second" $ do
           either (const (ioError (userError "body"))) (\_ -> pong request respond) outcome
     withServer limited application $ \port -> withConnection port $ \client -> do
       send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"
-      (_, seconds) <- timed (receiveAll client)
-      around1 seconds `shouldBe` True
+      (_, elapsed) <- timed (receiveAll client)
+      around1 elapsed `shouldBe` True
       readIORef caught `shouldReturn` Just RequestTimedOut
     withServer limited echo $ \port -> withConnection port $ \client -> do
       send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"
@@ -60,8 +60,8 @@ spec = describe "time limits, of one second" $ do
     withServer limited echo $ \port -> withConnection port $ \client -> do
       send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
       withAsync (sendSlowly client) $ \_ -> do
-        (bytes, seconds) <- timed (receiveAll client)
-        (statusOf bytes, around1 seconds) `shouldBe` (408, True)
+        (bytes, elapsed) <- timed (receiveAll client)
+        (statusOf bytes, around1 elapsed) `shouldBe` (408, True)
   it "a body that is slow, but not too slow, is read to its end" $
     withServer (setTimeout 3) echo $ \port -> withConnection port $ \client -> do
       send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 160000\r\n\r\n"
@@ -86,8 +86,8 @@ spec = describe "time limits, of one second" $ do
           either (\failure -> ioError (userError (show (failure :: SomeException)))) return outcome
     withServer limited application $ \port -> withConnection port $ \client -> do
       send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-      seconds <- within "the server's patience" (untilJust (readIORef ended))
-      seconds `shouldSatisfy` \value -> value > 0.9 && value < 8
+      elapsed <- within "the server's patience" (untilJust (readIORef ended))
+      elapsed `shouldSatisfy` \value -> value > 0.9 && value < 8
   it "a large response to a slow reader arrives whole" $
     withServer limited (\_ respond -> respond (responseLBS status200 [] (L.replicate 3000000 0x78))) $ \port ->
       withConnection port $ \client -> do
@@ -113,7 +113,7 @@ spec = describe "time limits, of one second" $ do
       map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["first, helloworld"]
   where
     limited = setTimeout 1
-    around1 seconds = seconds > 0.9 && seconds < (8 :: Double) -- on a busy machine
+    around1 elapsed = elapsed > 0.9 && elapsed < (8 :: Double) -- on a busy machine
     slowly client = do
       threadDelay 20000
       bytes <- receive client

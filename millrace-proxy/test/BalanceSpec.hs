@@ -14,6 +14,7 @@ import Data.IORef
 import Data.List (isInfixOf, nub, sort)
 import Data.Maybe (catMaybes)
 import Frames
+import Millrace.Duration (hours, milliseconds, seconds, unlimited)
 import Millrace.Proxy
 import Millrace.Socket.ByteString (sendAll)
 import Network.Wai (rawPathInfo)
@@ -71,7 +72,7 @@ spec = do
     asked <- newIORef (0 :: Int)
     let bad _ peer = receiveHead peer >> modifyIORef' asked (+ 1) >> sendAll peer "nonsense\r\n"
     withTarget bad $ \one -> withTarget (named "b") $ \other -> do
-      let settings = quiet {limits = defaultLimits {failuresMax = 2, leftOutMicros = 3600000000}}
+      let settings = quiet {limits = defaultLimits {failuresMax = 2, leftOutFor = hours 1}}
       withFront settings [one, other] $ \port -> do
         codes <- replicateM 12 (statusOf <$> ask port (get "/"))
         length (filter (== "502") codes) `shouldBe` 2
@@ -79,7 +80,7 @@ spec = do
   it "leaves it out for a time beyond all measure" $ do
     let bad _ peer = receiveHead peer >> sendAll peer "nonsense\r\n"
     withTarget bad $ \one -> withTarget (named "b") $ \other ->
-      withFront quiet {limits = defaultLimits {failuresMax = 1, leftOutMicros = maxBound}} [one, other] $ \port -> do
+      withFront quiet {limits = defaultLimits {failuresMax = 1, leftOutFor = unlimited}} [one, other] $ \port -> do
         codes <- replicateM 6 (statusOf <$> ask port (get "/"))
         length (filter (== "502") codes) `shouldBe` 1
   it "asks whether targets are well" $ do
@@ -100,7 +101,7 @@ spec = do
         settings =
           quiet
             { activeCheck =
-                Just defaultActiveCheck {checkPath = "/health", checkEveryMicros = 10000, checkLimitMicros = 20000000},
+                Just defaultActiveCheck {checkPath = "/health", checkInterval = milliseconds 10, checkLimit = seconds 20},
               onHealth = \_ reason -> modifyMVar_ told (return . (reason :))
             }
     withTarget checked $ \one -> withTarget (named "b") $ \other -> withFront settings [one, other] $ \port -> do
@@ -161,7 +162,7 @@ spec = do
         eventually "both are done" ((== [TargetState one Well 0 1, TargetState other Well 0 1]) <$> states)
     it "says which one failed" $ do
       let bad _ peer = receiveHead peer >> sendAll peer "nonsense\r\n"
-          settings = quiet {limits = defaultLimits {failuresMax = 2, leftOutMicros = 3600000000}}
+          settings = quiet {limits = defaultLimits {failuresMax = 2, leftOutFor = hours 1}}
       withTarget bad $ \one -> withTarget (named "b") $ \other -> withWatched settings [one, other] $ \states port -> do
         replicateM_ 2 (ask port (get "/"))
         map stateHealth <$> states `shouldReturn` [Well, Well]
@@ -171,7 +172,7 @@ spec = do
       let settings =
             quiet
               { activeCheck =
-                  Just defaultActiveCheck {checkPath = "/health", checkEveryMicros = 10000, checkLimitMicros = 20000000}
+                  Just defaultActiveCheck {checkPath = "/health", checkInterval = milliseconds 10, checkLimit = seconds 20}
               }
           unwell _ peer = receiveHead peer >> sendAll peer "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
       withTarget unwell $ \one -> withTarget (named "b") $ \other -> withWatched settings [one, other] $ \states _ ->
@@ -182,7 +183,7 @@ spec = do
     named name = answering (\_ _ -> name)
     checking told =
       quiet
-        { activeCheck = Just defaultActiveCheck {checkEveryMicros = 10000, checkLimitMicros = 20000000},
+        { activeCheck = Just defaultActiveCheck {checkInterval = milliseconds 10, checkLimit = seconds 20},
           onHealth = \_ reason -> modifyMVar_ told (return . (reason :))
         }
 

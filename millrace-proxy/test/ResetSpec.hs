@@ -197,7 +197,7 @@ spec = do
       withTarget slow $ \target -> withFront impatient [speaking target] $ \port ->
         bodyOf <$> ask port (requestWith "") `shouldReturn` "slow"
   where
-    impatient = quiet {limits = defaultLimits {silentMicros = 50000, connectLimit = milliseconds 300}}
+    impatient = quiet {limits = defaultLimits {silenceLimit = milliseconds 50, connectLimit = milliseconds 300}}
     withStates targets use =
       withWatchedProxy quiet targets $ \proxy states -> withApplication (return proxy) (use states)
 

@@ -10,7 +10,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import Data.Maybe (isJust)
-import Millrace.Deadline (milliseconds)
+import Millrace.Deadline (milliseconds, seconds)
 import Millrace.Proxy
 import Millrace.Socket (ShutdownCmd (..), close, shutdown)
 import Millrace.Socket.ByteString (recv, sendAll)
@@ -26,7 +26,7 @@ spec = do
       withTarget (answering (\count _ -> decimal count)) $ \target -> withFront quiet [target] $ \port ->
         replicateM 3 (bodyOf <$> ask port closingRequest) `shouldReturn` ["1", "1", "1"]
     it "is not kept beyond its time, or in greater decimal than allowed" $
-      forM_ [defaultLimits {keptMicros = 0}, defaultLimits {keptConnections = 0}] $ \few ->
+      forM_ [defaultLimits {keepLimit = seconds 0}, defaultLimits {keptConnections = 0}] $ \few ->
         withTarget (answering (\count _ -> decimal count)) $ \target ->
           withFront quiet {limits = few} [target] $ \port ->
             replicateM 2 (bodyOf <$> ask port closingRequest) `shouldReturn` ["1", "2"]

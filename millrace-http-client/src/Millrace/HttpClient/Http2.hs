@@ -71,7 +71,7 @@ import Millrace.Deadline
 import Millrace.Http.Multiplexed.Engine (noticeKey)
 import Millrace.Http.Multiplexed.Rows (Event (..))
 import Millrace.HttpClient.Http2.Engine
-import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, unregisterTimeout)
+import Millrace.Timer (getSystemTimerManager, registerTimeout, sleep, unregisterTimeout)
 
 -- | The bytes of a connection.
 data Transport = Transport
@@ -97,9 +97,8 @@ data Settings = Settings
     unsentBytesMax :: !Int,
     -- | For each part of a request to be taken by the system.
     sendLimit :: !Duration,
-    -- | After this many microseconds of silence, while there is work, PING is sent; after as many more the connection
-    -- ends.
-    pingMicros :: !Int
+    -- | After this silence, while there is work, PING is sent; after as much more the connection ends.
+    pingAfter :: !Duration
   }
 
 -- | 128 KiB for each response and 1 MiB for all of them, 64 KiB of a head and of an unsent request, a minute to send,
@@ -112,7 +111,7 @@ defaultSettings =
       headBytesMax = 65536,
       unsentBytesMax = 65536,
       sendLimit = minutes 1,
-      pingMicros = 15000000
+      pingAfter = seconds 15
     }
 
 -- | Why an exchange has failed.
@@ -295,13 +294,13 @@ writeAll settings connection = do
         transportSend (connectionTransport connection) deadline bytes
         burst
 
--- Looks once in every 'pingMicros' whether bytes have come.
+-- Looks once in every 'pingAfter' whether bytes have come.
 sendPings :: Settings -> Connection -> IO ()
 sendPings settings connection = go Nothing
   where
     go asked = do
       before <- readIORef (connectionReceived connection)
-      threadDelay (pingMicros settings)
+      sleep (pingAfter settings)
       now <- readIORef (connectionReceived connection)
       count <- exchangeCount connection
       if now /= before || count == 0

@@ -22,7 +22,7 @@ import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
 import Millrace.Proxy.SharedConnections (transportOf)
 import Millrace.Proxy.Target
-import Millrace.Timer (threadDelay)
+import Millrace.Timer (sleep)
 import Network.HTTP.Types (statusCode)
 
 -- | Checks a target again and again, until it is interrupted.
@@ -46,11 +46,11 @@ watchHealth settings secured check member = go (0 :: Int) (0 :: Int)
             onHealth settings (memberTarget member) (Just (reasonOf failure))
           pause
           go (failures + 1) 0
-    pause = threadDelay (checkEveryMicros check)
+    pause = sleep (checkInterval check)
 
 ask :: Settings -> Secured -> ActiveCheck -> Member -> IO ()
 ask settings secured check member = do
-  deadline <- deadlineAfter (microseconds (checkLimitMicros check))
+  deadline <- deadlineAfter (checkLimit check)
   status <- mask $ \restore -> do
     (link, version) <- connectLink deadline secured target
     case version of

@@ -19,7 +19,7 @@ import Control.Monad (unless)
 import Data.ByteString (ByteString)
 import Data.IORef
 import Data.Word (Word64)
-import Millrace.Deadline (durationNanoseconds, microseconds, monotonicNanoseconds)
+import Millrace.Deadline (durationNanoseconds, monotonicNanoseconds)
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Settings (Limits (..))
 import Millrace.Proxy.SharedConnections
@@ -46,8 +46,8 @@ data Failures = Failures !Int !Word64
 newMember :: Limits -> Target -> IO Member
 newMember limits target =
   Member target (targetAuthority target)
-    <$> newPool (keptConnections limits) (keptMicros limits)
-    <*> newShared (keptMicros limits)
+    <$> newPool (keptConnections limits) (keepLimit limits)
+    <*> newShared (keepLimit limits)
     <*> newIORef 0
     <*> newIORef (Failures 0 0)
     <*> newIORef True
@@ -72,7 +72,7 @@ noteFailure limits member = do
      in ( Failures
             failures
             ( if failures >= failuresMax limits
-                then now + min (maxBound - now) (durationNanoseconds (microseconds (leftOutMicros limits)))
+                then now + min (maxBound - now) (durationNanoseconds (leftOutFor limits))
                 else end
             ),
           ()
@@ -98,7 +98,7 @@ data TargetHealth
   = Well
   | -- | Checks failed ('Millrace.Proxy.activeCheck').
     ChecksFailed
-  | -- | Requests failed, so it is left out for a time ('Millrace.Proxy.leftOutMicros').
+  | -- | Requests failed, so it is left out for a time ('Millrace.Proxy.leftOutFor').
     RequestsFailed
   deriving (Eq, Show)
 

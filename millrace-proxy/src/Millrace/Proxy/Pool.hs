@@ -20,7 +20,7 @@ import Control.Monad (filterM, forM_, join, unless)
 import Data.IORef
 import Data.List (partition)
 import Data.Word (Word64)
-import Millrace.Deadline (durationNanoseconds, microseconds, monotonicNanoseconds)
+import Millrace.Deadline (Duration, durationNanoseconds, monotonicNanoseconds)
 import Millrace.Proxy.Link (Link (..))
 import Millrace.Proxy.PerCapability
 
@@ -39,16 +39,16 @@ data Stack
 
 data IdleConnection = IdleConnection !Link !Word64
 
--- | A pool: the largest number of connections, and how many microseconds each is kept.
-newPool :: Int -> Int -> IO Pool
-newPool count micros = do
+-- | A pool: the largest number of connections, and how long each is kept.
+newPool :: Int -> Duration -> IO Pool
+newPool count time = do
   stacks <- newPerCapability (Open 0 [])
   let capabilities = variableCount stacks
   return
     Pool
       { poolStacks = stacks,
         poolMax = (max 0 count + capabilities - 1) `div` capabilities,
-        poolNanoseconds = durationNanoseconds (microseconds micros)
+        poolNanoseconds = durationNanoseconds time
       }
 
 -- | Takes a connection on which nothing has happened since it was kept. The caller must close it. Does not block.

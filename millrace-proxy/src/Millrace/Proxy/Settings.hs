@@ -129,17 +129,17 @@ data Limits = Limits
     tunnelLimit :: !Duration,
     -- | The number of unused connections that are kept for each target.
     keptConnections :: !Int,
-    -- | The time for which an unused connection is kept, in microseconds. Should be less than the targets keep theirs.
-    keptMicros :: !Int,
+    -- | The time for which an unused connection is kept. Should be less than the targets keep theirs.
+    keepLimit :: !Duration,
     -- | The number of failures in a row after which a target is left out, if there are others.
     failuresMax :: !Int,
-    -- | The time for which it is then left out, in microseconds.
-    leftOutMicros :: !Int,
+    -- | The time for which it is then left out.
+    leftOutFor :: !Duration,
     -- | Bytes of the head of a response.
     headBytesMax :: !Int,
-    -- | After this many microseconds of silence a target that speaks HTTP\/2 and has work is asked by PING. After as
-    -- many more its connection is given up.
-    silentMicros :: !Int
+    -- | After this silence a target that speaks HTTP\/2 and has work is asked by PING. After as
+    -- much more its connection is given up.
+    silenceLimit :: !Duration
   }
 
 -- | 10 seconds to connect, 60 for each part of a request and a response, none for the whole, an hour for a silent
@@ -155,21 +155,21 @@ defaultLimits =
       wholeLimit = unlimited,
       tunnelLimit = hours 1,
       keptConnections = 128,
-      keptMicros = 50000000,
+      keepLimit = seconds 50,
       failuresMax = 3,
-      leftOutMicros = 10000000,
+      leftOutFor = seconds 10,
       headBytesMax = 65536,
-      silentMicros = 15000000
+      silenceLimit = seconds 15
     }
 
 -- | Checks that ask targets whether they are well.
 data ActiveCheck = ActiveCheck
   { -- | The path of the request, which is a GET.
     checkPath :: !ByteString,
-    -- | Microseconds from one check to the next.
-    checkEveryMicros :: !Int,
-    -- | Microseconds that a check may take.
-    checkLimitMicros :: !Int,
+    -- | The time from one check to the next.
+    checkInterval :: !Duration,
+    -- | How long a check may take.
+    checkLimit :: !Duration,
     -- | Checks in a row that must fail before a target is left out.
     checkFailures :: !Int,
     -- | Checks in a row that must succeed before it is used again.
@@ -183,8 +183,8 @@ defaultActiveCheck :: ActiveCheck
 defaultActiveCheck =
   ActiveCheck
     { checkPath = "/",
-      checkEveryMicros = 5000000,
-      checkLimitMicros = 2000000,
+      checkInterval = seconds 5,
+      checkLimit = seconds 2,
       checkFailures = 2,
       checkSuccesses = 2,
       checkAccepts = \status -> statusCode status >= 200 && statusCode status < 400

@@ -23,7 +23,7 @@ import Control.Monad (filterM, forM_, join, unless, void, when)
 import Data.ByteString (ByteString)
 import Data.IORef
 import Data.Word (Word64)
-import Millrace.Deadline (Deadline, deadlineFromNanoseconds, durationNanoseconds, microseconds, monotonicNanoseconds)
+import Millrace.Deadline (Deadline, Duration, deadlineFromNanoseconds, durationNanoseconds, monotonicNanoseconds)
 import Millrace.HttpClient.Http2
 import Millrace.Proxy.Link (Link (..), Version (..))
 import Millrace.Proxy.PerCapability
@@ -49,11 +49,11 @@ data Slot = Slot
 data ConnectionPhase = InUse | Over
   deriving (Eq)
 
--- | Begins without connections. The number is the time for which an unused one is kept, in microseconds.
-newShared :: Int -> IO Shared
-newShared micros = do
+-- | Begins without connections. An unused one is kept for this time.
+newShared :: Duration -> IO Shared
+newShared time = do
   slots <- newPerCapability (Slot [] [] Nothing InUse)
-  Shared slots (durationNanoseconds (microseconds micros)) <$> newIORef Nothing
+  Shared slots (durationNanoseconds time) <$> newIORef Nothing
 
 -- | The version that the target spoke last. 'Nothing': it is not known yet.
 knownVersion :: Shared -> IO (Maybe Version)

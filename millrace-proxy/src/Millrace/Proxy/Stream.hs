@@ -112,7 +112,7 @@ connectShared settings secured member = mask $ \restore -> do
       Http2.defaultSettings
         { Http2.headBytesMax = headBytesMax (limits settings),
           Http2.sendLimit = sendLimit (limits settings),
-          Http2.pingMicros = max 1000 (silentMicros (limits settings))
+          Http2.pingAfter = max (milliseconds 1) (silenceLimit (limits settings))
         }
 
 -- A 'Problem' from before the response is returned, and whether the request may be sent again.

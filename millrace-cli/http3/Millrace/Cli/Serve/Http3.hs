@@ -20,6 +20,7 @@ import Millrace.Cli.Base.Failure (Failure (..))
 import Millrace.Cli.Config.Options (TlsOptions (..))
 import Millrace.Cli.Serve.Http3.Server (Http3Server (..))
 import Millrace.Cli.Serve.Tls (CertificateUser (..), tlsSettingsOf)
+import Millrace.Duration (unlimited)
 import Network.Wai (Application)
 import Network.Wai.Handler.Millrace (Listener, Settings)
 import Network.Wai.Handler.MillraceHTTP3
@@ -52,7 +53,7 @@ withHttp3 options settings listeners application use = do
 
 -- The server of https watches the files, and calls this when they must be read again.
 certificatesOf :: TlsOptions -> TLSSettings
-certificatesOf options = (tlsSettingsOf options) {tlsWatchSeconds = 0}
+certificatesOf options = (tlsSettingsOf options) {tlsWatchInterval = unlimited}
 
 replace :: HTTP3 -> TlsOptions -> IO (IO ())
 replace http3 options = do

@@ -104,11 +104,11 @@ settingsOf options telling =
             wholeLimit = maybe unlimited seconds (targetTotalSeconds limited),
             tunnelLimit = seconds (targetTunnelSeconds limited),
             keptConnections = proxyKept options,
-            keptMicros = micros (targetKeepSeconds limited),
+            keepLimit = seconds (targetKeepSeconds limited),
             failuresMax = targetFailures limited,
-            leftOutMicros = micros (targetLeftOutSeconds limited),
+            leftOutFor = seconds (targetLeftOutSeconds limited),
             headBytesMax = targetHeadBytes limited,
-            silentMicros = micros (targetSilentSeconds limited)
+            silenceLimit = seconds (targetSilentSeconds limited)
           },
       tlsSettings =
         clientSettings
@@ -123,12 +123,11 @@ settingsOf options telling =
     }
   where
     limited = proxyLimits options
-    micros count = 1000000 * count
     checkOf chosen =
       defaultActiveCheck
         { checkPath = Char8.pack (healthPath chosen),
-          checkEveryMicros = micros (healthEverySeconds chosen),
-          checkLimitMicros = micros (healthLimitSeconds chosen),
+          checkInterval = seconds (healthEverySeconds chosen),
+          checkLimit = seconds (healthLimitSeconds chosen),
           checkFailures = healthFailures chosen,
           checkSuccesses = healthSuccesses chosen
         }

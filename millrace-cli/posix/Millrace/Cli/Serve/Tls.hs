@@ -20,6 +20,7 @@ import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Base.Failure (Failure (..), FileFailure (..), fileReason, reasonOf, tell)
 import Millrace.Cli.Config.Options (TlsOptions (..))
 import Millrace.Cli.Observe.Metrics (HandshakeResult (..))
+import Millrace.Duration (seconds, unlimited)
 import Millrace.Tls (Pem (..), SettingsError (..), SettingsProblem (..), trustIn)
 import Network.Wai.Handler.Millrace (Settings)
 import Network.Wai.Handler.MillraceTLS
@@ -77,7 +78,7 @@ withTls options observer use = do
 -- | Reads certificates, keys and authorities to check them, and does not use them. Throws 'FileFailure' as 'withTls'
 -- does.
 checkTls :: TlsOptions -> IO ()
-checkTls options = void (withTLS (tlsSettingsOf options) {tlsWatchSeconds = 0} return) `catch` refuse
+checkTls options = void (withTLS (tlsSettingsOf options) {tlsWatchInterval = unlimited} return) `catch` refuse
 
 -- | The library's settings for these options.
 tlsSettingsOf :: TlsOptions -> TLSSettings
@@ -85,7 +86,7 @@ tlsSettingsOf options =
   (tlsSettingsMany (tlsPairs options))
     { tlsClientCertificates = maybe NotAsked (Required . trustIn . PemFile) (tlsClientAuthorities options),
       tlsTicketKeyFiles = tlsTicketKeys options,
-      tlsWatchSeconds = 2
+      tlsWatchInterval = seconds 2
     }
 
 resultOf :: HandshakeOutcome -> HandshakeResult

@@ -2,8 +2,8 @@
 module Millrace.Cli.Config.UsualLimitSpec (spec) where
 
 import Control.Monad (forM_)
-import Data.Maybe (fromMaybe)
 import Millrace.Cli.Config.Limit
+import Millrace.Duration (durationSeconds, unlimited)
 import Millrace.Http.Server.Settings
 import Test.Hspec
 
@@ -19,11 +19,11 @@ usualOf limit = case limit of
   LimitUrlBytes -> show (settingsMaximumTargetLength defaultSettings)
   LimitFields -> show (settingsMaximumHeaderCount defaultSettings)
   LimitBodyBytes -> maybe "any size" show (settingsMaximumBodySize defaultSettings)
-  LimitHeadSeconds -> seconds settingsHeaderSeconds
-  LimitBodySeconds -> seconds settingsBodySeconds
-  LimitSendSeconds -> seconds settingsSendSeconds
-  LimitIdleSeconds -> seconds settingsIdleSeconds
-  LimitTotalSeconds -> if settingsTotalSeconds defaultSettings == 0 then "any time" else "other"
+  LimitHeadSeconds -> secondsOf settingsHeaderTimeout
+  LimitBodySeconds -> secondsOf settingsBodyTimeout
+  LimitSendSeconds -> secondsOf settingsSendTimeout
+  LimitIdleSeconds -> secondsOf settingsIdleTimeout
+  LimitTotalSeconds -> if settingsTotalTimeout defaultSettings == unlimited then "any time" else "other"
   LimitBytesPerSecond -> maybe "0" (show . fst) (settingsMinimumRate defaultSettings)
   -- The library has no usual time for the rate. The command has.
   LimitRateSeconds -> "10"
@@ -38,6 +38,6 @@ usualOf limit = case limit of
   LimitCompressionTable -> show (http2CompressionTable http2)
   where
     http2 = settingsHttp2 defaultSettings
-    seconds part = show (fromMaybe (settingsTimeoutSeconds defaultSettings) (part defaultSettings))
+    secondsOf part = show (maybe (settingsTimeoutSeconds defaultSettings) durationSeconds (part defaultSettings))
     atOnce (Allowance burst _) = show burst
     perSecond (Allowance _ rate) = show rate

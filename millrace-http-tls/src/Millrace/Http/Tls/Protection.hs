@@ -22,8 +22,7 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as L
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
-import Millrace.Deadline (deadlineAfter, microseconds, monotonicNanoseconds)
-import Millrace.Http.Server.Limits (secondsInMicros)
+import Millrace.Deadline (deadlineAfter, monotonicNanoseconds, unlimited)
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Tls.Handshakes
 import Millrace.Http.Tls.SeparateThread (inSeparateThread)
@@ -60,13 +59,13 @@ withTLS settings use = do
 -- Watches the files of these settings, if there are any. Must be called with asynchronous exceptions masked.
 watching :: TLS -> TLSSettings -> IO Chosen
 watching tls settings
-  | tlsWatchSeconds settings > 0 && not (null (watchedFiles settings)) =
+  | tlsWatchInterval settings /= unlimited && not (null (watchedFiles settings)) =
     Chosen settings . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
   | otherwise = return (Chosen settings Nothing)
   where
     watch =
       watchFiles
-        (secondsInMicros (tlsWatchSeconds settings))
+        (tlsWatchInterval settings)
         (watchedFiles settings)
         (try (reloadTLS tls) >>= tlsOnReload settings . either NotReloaded (const Reloaded))
 
@@ -81,7 +80,7 @@ reloadTLS (TLS _ chosen context _) =
   withMVar chosen $ \(Chosen settings _) -> serverSettingsOf settings >>= replaceServerSettings context
 
 -- | Replaces settings: certificates, keys for tickets, rules for clients' certificates. The next handshakes use them,
--- and their files are watched instead. 'onInsecure', 'tlsOnHandshake', 'tlsHandshakeSeconds' and 'tlsMaximumHandshakes'
+-- and their files are watched instead. 'onInsecure', 'tlsOnHandshake', 'tlsHandshakeLimit' and 'tlsMaximumHandshakes'
 -- stay as they are. If the settings cannot be used, the old ones stay, and this throws the same exceptions as
 -- 'withTLS'.
 replaceTLS :: TLS -> TLSSettings -> IO ()
@@ -141,7 +140,7 @@ shakeHands tls received socket = inSeparateThread (shakeHandsHere tls received s
 shakeHandsHere :: TLS -> ByteString -> Socket -> IO Http.Functions
 shakeHandsHere (TLS settings _ context handshakes) received socket = do
   start <- monotonicNanoseconds
-  deadline <- deadlineAfter (microseconds (secondsInMicros (tlsHandshakeSeconds settings)))
+  deadline <- deadlineAfter (tlsHandshakeLimit settings)
   (fate, result) <- fmap flattened . try . inHandshake handshakes deadline end $ \fate -> do
     result <- try (serverHandshakeAfter received deadline context socket)
     now <- fate

@@ -40,6 +40,7 @@ import qualified Data.ByteString.Lazy as L
 import Data.IORef (IORef, readIORef)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word64)
+import Millrace.Duration (Duration, seconds)
 import Millrace.Http.Transport (Negotiated)
 import Millrace.Tls hiding (Negotiated (..))
 import System.IO.Error (isDoesNotExistError)
@@ -82,7 +83,7 @@ data HandshakeOutcome
   = HandshakeDone !Negotiated
   | -- | TLS failed: because of the client's certificate, without a common version, or because the bytes are not TLS.
     HandshakeRefused !TlsException
-  | -- | It was not done within 'tlsHandshakeSeconds'.
+  | -- | It was not done within 'tlsHandshakeLimit'.
     HandshakeTimedOut
   | -- | It was slow, and others waited for their turn ('tlsMaximumHandshakes').
     HandshakeAborted
@@ -146,12 +147,12 @@ data TLSSettings = TLSSettings
     tlsCredentials :: !(Maybe Credentials),
     -- | Runs in each handshake: see 'tlsSettingsSni'. Default: none.
     tlsCredentialsFor :: !(Maybe (Maybe String -> IO Credentials)),
-    -- | How often the files of certificates are checked, in seconds; 0 means never. Default: 5.
-    tlsWatchSeconds :: !Int,
+    -- | How often the files of certificates are checked; 'unlimited' means never. Default: @seconds 5@.
+    tlsWatchInterval :: !Duration,
     -- | Runs after certificates were read again because their files have changed. Default: nothing.
     tlsOnReload :: !(Reload -> IO ()),
-    -- | How long a handshake may take. Default: 10.
-    tlsHandshakeSeconds :: !Int,
+    -- | How long a handshake may take. Default: @seconds 10@.
+    tlsHandshakeLimit :: !Duration,
     -- | How many handshakes may be under way. Default: 1000.
     tlsMaximumHandshakes :: !Int,
     -- | Runs after every handshake, in the thread of the handshake. Default: nothing.
@@ -188,9 +189,9 @@ defaultTlsSettings =
       tlsKeyLog = Nothing,
       tlsCredentials = Nothing,
       tlsCredentialsFor = Nothing,
-      tlsWatchSeconds = 5,
+      tlsWatchInterval = seconds 5,
       tlsOnReload = const (return ()),
-      tlsHandshakeSeconds = 10,
+      tlsHandshakeLimit = seconds 10,
       tlsMaximumHandshakes = 1000,
       tlsOnHandshake = Nothing
     }
@@ -228,7 +229,7 @@ tlsSettingsChainRef :: IORef ByteString -> [IORef ByteString] -> IORef ByteStrin
 tlsSettingsChainRef certificate chain key = defaultTlsSettings {certSettings = [CertFromRef certificate chain key]}
 
 -- | Certificates that are looked up during the handshake, by the name that the client asks for (SNI). The server
--- continues with other clients meanwhile, but 'tlsHandshakeSeconds' does not count. The client is refused if the action
+-- continues with other clients meanwhile, but 'tlsHandshakeLimit' does not count. The client is refused if the action
 -- returns 'mempty' or throws.
 --
 -- > table <- newIORef (Map.fromList [("example.org", Credentials [identity])])

@@ -85,12 +85,12 @@ module Network.Wai.Handler.MillraceTLS
     tlsKeyLog,
 
     -- ** Reloading
-    tlsWatchSeconds,
+    tlsWatchInterval,
     tlsOnReload,
     Reload (..),
 
     -- ** Handshakes
-    tlsHandshakeSeconds,
+    tlsHandshakeLimit,
     tlsMaximumHandshakes,
     tlsOnHandshake,
     Handshake (..),

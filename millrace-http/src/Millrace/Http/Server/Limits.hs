@@ -4,10 +4,11 @@
 
 -- |
 -- The limits of the settings, converted to the units in which they are applied.
-module Millrace.Http.Server.Limits (Limits (..), Rate (..), limitsOf, secondsInMicros, millisInMicros) where
+module Millrace.Http.Server.Limits (Limits (..), Rate (..), limitsOf, boundedMicros, secondsInMicros, millisInMicros) where
 
 import Data.Maybe (fromMaybe)
 import Data.Word (Word32)
+import Millrace.Duration (Duration, durationMicroseconds, unlimited)
 import Millrace.Http.Http1.Wire (allowBareLineFeed, allowFolding, allowNoHost, allowNonAscii)
 import Millrace.Http.Server.Settings (Settings (..))
 
@@ -45,14 +46,14 @@ data Rate = Rate !Int !Int
 limitsOf :: Settings -> Limits
 limitsOf settings =
   Limits
-    { headMicros = phase settingsHeaderSeconds,
-      idleMicros = phase settingsIdleSeconds,
-      freshMicros = longer (phase settingsHeaderSeconds) (phase settingsIdleSeconds),
-      sendMicros = phase settingsSendSeconds,
-      totalMicros = secondsInMicros (settingsTotalSeconds settings),
-      bodyMicros = phase settingsBodySeconds,
+    { headMicros = phase settingsHeaderTimeout,
+      idleMicros = phase settingsIdleTimeout,
+      freshMicros = longer (phase settingsHeaderTimeout) (phase settingsIdleTimeout),
+      sendMicros = phase settingsSendTimeout,
+      totalMicros = limitMicros (settingsTotalTimeout settings),
+      bodyMicros = phase settingsBodyTimeout,
       bodyRate =
-        maybe (Rate (settingsSlowlorisSize settings) (phase settingsBodySeconds)) rate (settingsMinimumRate settings),
+        maybe (Rate (settingsSlowlorisSize settings) (phase settingsBodyTimeout)) rate (settingsMinimumRate settings),
       sendRate = rate <$> settingsMinimumRate settings,
       bodyBytesMax = orNone settingsMaximumBodySize,
       skippedBytesMax = orNone settingsMaximumBodyFlush,
@@ -73,12 +74,18 @@ limitsOf settings =
           ]
     }
   where
-    phase own = secondsInMicros (fromMaybe (settingsTimeoutSeconds settings) (own settings))
+    phase own = maybe (secondsInMicros (settingsTimeoutSeconds settings)) limitMicros (own settings)
+    limitMicros limit = if limit == unlimited then 0 else max 1 (boundedMicros limit)
     rate (bytesPerSecond, window) =
-      let seconds = min centurySeconds window
-       in Rate (min bytesPerSecond (maxBound `quot` seconds) * seconds) (secondsInMicros window)
+      let micros = boundedMicros window
+          bytes = toInteger bytesPerSecond * toInteger micros `quot` 1000000
+       in Rate (fromInteger (min (toInteger (maxBound :: Int)) bytes)) micros
     longer one other = if one == 0 || other == 0 then 0 else max one other
     orNone limit = fromMaybe maxBound (limit settings)
+
+-- | A duration in microseconds, a century at most, so that sums do not overflow.
+boundedMicros :: Duration -> Int
+boundedMicros = min (secondsInMicros centurySeconds) . durationMicroseconds
 
 -- | Whole seconds or milliseconds in microseconds. Negative values become 0. Values above a century become a century,
 -- so that the product does not overflow: users write 'maxBound'.

@@ -16,6 +16,7 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.Streaming.Network as Streaming
 import Data.String (fromString)
 import Data.Version (showVersion)
+import Millrace.Duration (Duration, seconds, unlimited)
 import Millrace.Http.Answer.Observer (Answer)
 import Millrace.Http.Exception (ConnectionLimit, defaultOnException, defaultOnExceptionResponse)
 import Millrace.Http.Server.State
@@ -54,13 +55,13 @@ data Settings = Settings
     settingsOnLimit :: !(ConnectionLimit -> SockAddr -> IO ()),
     settingsTimeoutSeconds :: !Seconds,
     -- | The next four: Nothing stands for settingsTimeoutSeconds.
-    settingsHeaderSeconds :: !(Maybe Seconds),
-    settingsBodySeconds :: !(Maybe Seconds),
-    settingsIdleSeconds :: !(Maybe Seconds),
-    settingsSendSeconds :: !(Maybe Seconds),
-    settingsTotalSeconds :: !Seconds,
+    settingsHeaderTimeout :: !(Maybe Duration),
+    settingsBodyTimeout :: !(Maybe Duration),
+    settingsIdleTimeout :: !(Maybe Duration),
+    settingsSendTimeout :: !(Maybe Duration),
+    settingsTotalTimeout :: !Duration,
     -- | Bytes per second, and the seconds over which they are averaged.
-    settingsMinimumRate :: !(Maybe (Int, Seconds)),
+    settingsMinimumRate :: !(Maybe (Int, Duration)),
     settingsFdCacheSeconds :: !Seconds,
     settingsFileInfoCacheSeconds :: !Seconds,
     settingsBeforeMainLoop :: !(IO ()),
@@ -151,11 +152,11 @@ defaultSettings =
       settingsOnClose = const (return ()),
       settingsOnLimit = \_ _ -> return (),
       settingsTimeoutSeconds = 30,
-      settingsHeaderSeconds = Nothing,
-      settingsBodySeconds = Nothing,
-      settingsIdleSeconds = Nothing,
-      settingsSendSeconds = Nothing,
-      settingsTotalSeconds = 0,
+      settingsHeaderTimeout = Nothing,
+      settingsBodyTimeout = Nothing,
+      settingsIdleTimeout = Nothing,
+      settingsSendTimeout = Nothing,
+      settingsTotalTimeout = unlimited,
       settingsMinimumRate = Nothing,
       settingsFdCacheSeconds = 0,
       settingsFileInfoCacheSeconds = 0,
@@ -526,43 +527,43 @@ makeSettingsAndCounter = first openConnectionCounter <$> makeSettingsAndServerSt
 ------------------------------------------------------------------------------------------------------------------------
 -- Beyond Warp
 
--- | Seconds from the first byte of a request head to its last. After that the client gets a 408. Default: as
+-- | The time from the first byte of a request head to its last. After that the client gets a 408. Default: as
 -- 'setTimeout'.
-setHeaderTimeout :: Int -> Settings -> Settings
-setHeaderTimeout value settings = settings {settingsHeaderSeconds = Just value}
+setHeaderTimeout :: Duration -> Settings -> Settings
+setHeaderTimeout value settings = settings {settingsHeaderTimeout = Just value}
 
--- | Seconds that the server waits for the next 'setSlowlorisSize' bytes of a request body while the application reads
+-- | The time that the server waits for the next 'setSlowlorisSize' bytes of a request body while the application reads
 -- it. After that reading throws @RequestTimedOut@, which the server answers with a 408. Default: as 'setTimeout'.
-setBodyTimeout :: Int -> Settings -> Settings
-setBodyTimeout value settings = settings {settingsBodySeconds = Just value}
+setBodyTimeout :: Duration -> Settings -> Settings
+setBodyTimeout value settings = settings {settingsBodyTimeout = Just value}
 
--- | Seconds that a connection may be without a request after its first one. Over HTTP\/2 and 3 only requests count:
+-- | The time that a connection may be without a request after its first one. Over HTTP\/2 and 3 only requests count:
 -- PING and other frames do not prolong this time. A new connection has as long as 'setHeaderTimeout' says for each of
 -- its steps, if that is longer: the first byte, and the first request after a handshake. Behind a load balancer this
 -- must be longer than the balancer's own limit, because otherwise the balancer sends requests on connections that are
 -- being closed. Empty lines restart the limit once; from the second time on 'setHeaderTimeout' applies. Default: as
 -- 'setTimeout'.
-setIdleTimeout :: Int -> Settings -> Settings
-setIdleTimeout value settings = settings {settingsIdleSeconds = Just value}
+setIdleTimeout :: Duration -> Settings -> Settings
+setIdleTimeout value settings = settings {settingsIdleTimeout = Just value}
 
--- | Seconds during which a client may acknowledge no byte of a response. A client that reads slowly but steadily keeps
+-- | The time during which a client may acknowledge no byte of a response. A client that reads slowly but steadily keeps
 -- its connection; limit that with 'setMinimumRate'. Default: as 'setTimeout'.
-setSendTimeout :: Int -> Settings -> Settings
-setSendTimeout value settings = settings {settingsSendSeconds = Just value}
+setSendTimeout :: Duration -> Settings -> Settings
+setSendTimeout value settings = settings {settingsSendTimeout = Just value}
 
--- | Seconds from the first byte of a request to the last byte of its response, including the application's work. After
+-- | The time from the first byte of a request to the last byte of its response, including the application's work. After
 -- that, reading throws @RequestTimedOut@, and sending throws an @IOError@ of type @TimeExpired@. An application that
 -- does neither is interrupted by an asynchronous exception, and the client gets a 503 if nothing was sent.
--- 'Network.Wai.Handler.Millrace.pauseTimeout' removes the limit for one request. Default: 0, no limit.
-setTotalTimeout :: Int -> Settings -> Settings
-setTotalTimeout value settings = settings {settingsTotalSeconds = max 0 value}
+-- 'Network.Wai.Handler.Millrace.pauseTimeout' removes the limit for one request. Default: 'unlimited'.
+setTotalTimeout :: Duration -> Settings -> Settings
+setTotalTimeout value settings = settings {settingsTotalTimeout = value}
 
--- | @setMinimumRate bytesPerSecond windowSeconds@: in every window of waiting of that many seconds, a client must send
--- or receive this many bytes per second on average. Otherwise its time limit counts as passed. For request bodies this
+-- | @setMinimumRate bytesPerSecond window@: in every window of waiting of that length, a second at least, a client must
+-- send or receive this many bytes per second on average. Otherwise its time limit counts as passed. For request bodies this
 -- replaces 'setSlowlorisSize'. The default is a rate of 0, no minimum.
-setMinimumRate :: Int -> Int -> Settings -> Settings
+setMinimumRate :: Int -> Duration -> Settings -> Settings
 setMinimumRate rate window settings =
-  settings {settingsMinimumRate = if rate > 0 then Just (rate, max 1 window) else Nothing}
+  settings {settingsMinimumRate = if rate > 0 then Just (rate, max (seconds 1) window) else Nothing}
 
 -- | The largest number of open connections. To make room for the next one, the server closes the oldest connection that
 -- is idle between two requests. If there is none, it closes the oldest one that has not sent a request, if it has been

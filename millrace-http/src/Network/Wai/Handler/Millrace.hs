@@ -105,6 +105,7 @@ module Network.Wai.Handler.Millrace
     setTotalTimeout,
     setMinimumRate,
     setSlowlorisSize,
+    module Millrace.Duration,
 
     -- ** Size and number
     setMaxTotalHeaderLength,
@@ -259,6 +260,7 @@ module Network.Wai.Handler.Millrace
 where
 
 import Data.Version (showVersion)
+import Millrace.Duration
 import Millrace.Http.Answer.Observer
 import Millrace.Http.Context
 import Millrace.Http.EntityTag (EntityTag (..), Strength (..))

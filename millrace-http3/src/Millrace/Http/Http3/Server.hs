@@ -39,7 +39,7 @@ import Millrace.Http.Http3.Port
 import Millrace.Http.Http3.Session
 import Millrace.Http.Http3.Settings
 import Millrace.Http.Server.Context (ServerContext (..), newServerContext)
-import Millrace.Http.Server.Limits (secondsInMicros)
+import Millrace.Duration (unlimited)
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State (newServerState)
 import Millrace.Http.Tls.TlsSettings (EarlyData (..), Reload (..), TLSSettings (..), watchedFiles)
@@ -249,7 +249,7 @@ hAltSvc :: HeaderName
 hAltSvc = "Alt-Svc"
 
 -- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this
--- throws what 'withHTTP3' throws. Files are also watched, as 'Network.Wai.Handler.MillraceTLS.tlsWatchSeconds' says.
+-- throws what 'withHTTP3' throws. Files are also watched, as 'Network.Wai.Handler.MillraceTLS.tlsWatchInterval' says.
 reloadHTTP3 :: HTTP3 -> IO ()
 reloadHTTP3 http3 =
   -- Within the lock, or what was read before 'replaceHTTP3' could be used after it.
@@ -278,13 +278,13 @@ useCredentials http3 credentials = forM_ (http3Sessions http3) (`replaceCredenti
 -- Must be called with asynchronous exceptions masked.
 watching :: HTTP3 -> TLSSettings -> IO Chosen
 watching http3 tls
-  | tlsWatchSeconds tls > 0 && not (null (watchedFiles tls)) =
+  | tlsWatchInterval tls /= unlimited && not (null (watchedFiles tls)) =
     Chosen tls . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
   | otherwise = return (Chosen tls Nothing)
   where
     watch =
       watchFiles
-        (secondsInMicros (tlsWatchSeconds tls))
+        (tlsWatchInterval tls)
         (watchedFiles tls)
         (try (reloadHTTP3 http3) >>= either (tlsOnReload tls . NotReloaded) return)
 

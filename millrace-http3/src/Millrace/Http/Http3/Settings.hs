@@ -77,7 +77,7 @@ portLimits endpointId datagram tls settings =
       limitRequests = settingsMaximumRequests settings,
       limitConnections = settingsMaximumConnections settings,
       limitIdle = if freshMicros limits == 0 then 0 else max 1 (freshMicros limits `quot` 1000),
-      limitHandshake = secondsInMicros (tlsHandshakeSeconds tls) `quot` 1000,
+      limitHandshake = boundedMicros (tlsHandshakeLimit tls) `quot` 1000,
       limitDatagram = datagram,
       limitEarly = case tlsEarlyData tls of
         NoEarlyData -> ServesNothingEarly
