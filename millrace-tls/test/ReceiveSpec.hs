@@ -77,7 +77,7 @@ spec = do
         finish job
   it "wants a size that is positive" $ \credentials -> withPair credentials $ \one _ ->
     forM_ [(receive, size) | (_, receive) <- take 3 receivers, size <- [0, -1]] $ \(receive, size) ->
-      receive one size `shouldThrow` \problem ->
+      within 20 "the error" (receive one size) `shouldThrow` \problem ->
         ioe_type problem == InvalidArgument && ("it is " ++ show size) `isInfixOf` show problem
           && show one `isInfixOf` show problem
   it "finds quiet a peer that has sent nothing but tickets, and loses nothing of others" $ \credentials ->

@@ -12,6 +12,7 @@ import qualified CrashedDiskSpec
 import qualified DatagramSpec
 import qualified DirectorySpec
 import qualified DurationSpec
+import qualified ErrorNameSpec
 import qualified ExampleSpec
 import qualified FileAccessSpec
 import qualified FileChurnSpec
@@ -57,6 +58,7 @@ spec = do
   SocketSpec.spec
   SocketDescriptorSpec.spec
   SocketErrorSpec.spec
+  ErrorNameSpec.spec
   TransferSpec.spec
   ExampleSpec.spec
   FileSpec.spec
