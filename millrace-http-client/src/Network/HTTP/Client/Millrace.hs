@@ -84,7 +84,7 @@ millraceManagerSettings = managerSettingsOf defaultSettings (once (contextFor de
 -- | Settings for @newManager@ with other certificates, limits or sockets. Reads the certificates, and throws a
 -- 'SettingsError' if they cannot be used, or the 'IOError' of reading a file.
 --
--- >>> import Millrace.Deadline (microseconds)
+-- >>> import Millrace.Deadline (seconds)
 -- >>> import Network.HTTP.Client (newManager)
 -- >>> settings <- newMillraceManagerSettings defaultSettings {limits = defaultLimits {receiveLimit = seconds 5}}
 -- >>> manager <- newManager settings
