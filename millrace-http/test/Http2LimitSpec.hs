@@ -21,6 +21,7 @@ import Network.Wai
 import Network.Wai.Handler.Millrace
   ( ConnectionLimit (..),
     ConnectionLimitExceeded (..),
+    seconds,
     setHTTP2MaximumFrames,
     setHTTP2MaximumResets,
     setHTTP2MaximumStreams,
@@ -28,7 +29,6 @@ import Network.Wai.Handler.Millrace
     setOnException,
     setOnLimit,
     setTimeout,
-    seconds,
   )
 import Support
 import Test.Hspec
