@@ -159,7 +159,7 @@ signalsInChild = withSignals [User1] $ \signals -> do
 watchInChild :: IO ()
 watchInChild = withTemporaryDirectory "." "watch" $ \root -> withWatch [root] Flat $ \watch -> do
   withFile (root ++ "/new") ForWriting (\_ -> return ())
-  inChild (nextEvents watch >>= \events -> require (Event (root ++ "/new") Created `elem` events) (show events))
+  inChild (nextEvents watch >>= \events -> require (Event (root ++ "/new") Created IsFile `elem` events) (show events))
   later <- deadlineAfter (milliseconds 20)
   failsWith (nextEventsBefore later watch) >>= (`shouldSatisfy` isDeadlineError)
 

@@ -197,9 +197,9 @@ unreadableDirectories = withTemporaryDirectory "." "unreadable" $ \root -> do
         require (hasCode eACCES problem) (show problem)
       withWatch [root] Recursive $ \watch -> do
         unreadable "/later"
-        nextEvents watch >>= \events -> require (events == [Event (root ++ "/later") Created]) (show events)
+        nextEvents watch >>= \events -> require (events == [Event (root ++ "/later") Created IsDirectory]) (show events)
         createDirectory (root ++ "/open/new") ownerOnly
-        nextEvents watch >>= \events -> require (events == [Event (root ++ "/open/new") Created]) (show events)
+        nextEvents watch >>= \events -> require (events == [Event (root ++ "/open/new") Created IsDirectory]) (show events)
 
 -- The first operation on new capabilities, which gives them their loops one after the other, races with switching them
 -- off.

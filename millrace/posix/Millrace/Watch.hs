@@ -26,7 +26,7 @@
 -- >>> import Millrace.Directory
 -- >>> createDirectory "watched" ownerOnly
 -- >>> withWatch ["watched"] Recursive (\watch -> createDirectory "watched/new" ownerOnly >> nextEvents watch)
--- [Event {eventPath = "watched/new", eventChange = Created}]
+-- [Event {eventPath = "watched/new", eventChange = Created, eventSubject = IsDirectory}]
 -- >>> removeTree "watched"
 module Millrace.Watch
   ( Watch,
@@ -34,6 +34,7 @@ module Millrace.Watch
     withWatch,
     Event (..),
     Change (..),
+    Subject (..),
     nextEvents,
     nextEventsBefore,
   )
@@ -41,7 +42,7 @@ where
 
 import Control.Concurrent.MVar
 import Control.Exception (bracket, catch, mask_, onException, throwIO)
-import Control.Monad (unless, when)
+import Control.Monad (forM, unless, when)
 import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -94,7 +95,9 @@ data Depth
 -- | A change of a path.
 data Event = Event
   { eventPath :: !FilePath,
-    eventChange :: !Change
+    eventChange :: !Change,
+    -- | what the path means, or has meant
+    eventSubject :: !Subject
   }
   deriving (Eq, Show)
 
@@ -115,7 +118,7 @@ data Change
     MovedAway
   | -- | from a path that is not watched
     MovedIn
-  | -- | Events were lost; the path is empty.
+  | -- | Events were lost; the path is empty, and may stand for any directory.
     Overflowed
   deriving (Eq, Show)
 
@@ -138,13 +141,16 @@ function = "Millrace.Watch.withWatch"
 -- Watches one path. It may be watched already.
 addOne :: Role -> Watch -> FilePath -> IO (Either Errno CInt)
 addOne role watch path = modifyMVarMasked (watchPaths watch) $ \paths -> do
-  answer <- ask events watch path
-  return (either (const paths) (\number -> noticed role number path paths) answer, answer)
+  (subject, answer) <- case role of
+    Found -> asDirectory (watchedEvents .|. maskNoLink)
+    Named -> do
+      -- Its own moves are reported. For what is below, the directory reports them.
+      let events = watchedEvents .|. maskMovedItself
+      outcome <- asDirectory events
+      if outcome == (IsDirectory, Left eNOTDIR) then (,) IsFile <$> ask events watch path else return outcome
+  return (either (const paths) (\number -> noticed role subject number path paths) answer, answer)
   where
-    -- Its own moves are reported. For what is below, the directory reports them.
-    events = case role of
-      Named -> watchedEvents .|. maskMovedItself
-      Found -> watchedEvents .|. maskOnlyDirectory .|. maskNoLink
+    asDirectory events = (,) IsDirectory <$> ask (events .|. maskOnlyDirectory) watch path
 
 -- Lets the system watch the file or directory that a path means. Returns the system's number of it.
 ask :: Word32 -> Watch -> FilePath -> IO (Either Errno CInt)
@@ -155,7 +161,7 @@ ask events watch path = do
   return (if number < 0 then Left (Errno (negate number)) else Right number)
 
 -- | A path that is watched: its number, and the entries that it has.
-data Visit = Visit !CInt [FilePath]
+data Visit = Visit !CInt [Entry]
 
 -- Watches a path and, if the watch is recursive, the directories below, except those that may not be read. Returns what
 -- it has watched: nothing if it is gone. If the path came to mean another directory meanwhile, a rename will be
@@ -170,7 +176,7 @@ addTree role watch path = addOne role watch path >>= either refused added
         entries <- list path `catch` unlessUnreadable
         meansTheSame <- either (const False) (== number) <$> addOne role watch path
         below <- concat <$> mapM (addTree Found watch . entryPath) (filter ((== Directory) . entryKind) entries)
-        return ([Visit number (map entryPath entries) | meansTheSame] ++ below)
+        return ([Visit number entries | meansTheSame] ++ below)
     isGone code = code `elem` [eNOENT, eNOTDIR]
     -- A file has no entries. Neither has a directory that was removed meanwhile, or that may not be read.
     unlessUnreadable problem
@@ -295,8 +301,8 @@ nothing = Meaning [] Nothing nothingMore
 nothingMore :: IO More
 nothingMore = return (More [] [])
 
-only :: FilePath -> Change -> Meaning
-only path change = Meaning [Event path change] Nothing nothingMore
+only :: Event -> Meaning
+only event = Meaning [event] Nothing nothingMore
 
 -- Converts the records of a batch to events. Watches new directories, and records the new names of moved ones. After
 -- each record it notes in the batch how far it is. So an exception loses nothing: the record is interpreted again. But
@@ -327,12 +333,21 @@ interpret watch own = readIORef own >>= go . secondHalves
 -- It may be given the second halves of moves, and the cookies of those that were interpreted with their first halves.
 meaningOf :: Watch -> Map.Map Word32 InotifyEvent -> Set.Set Word32 -> InotifyEvent -> IO Meaning
 meaningOf watch movedTo paired record
-  | record `has` maskOverflow = return (Meaning [Event "" Overflowed] Nothing (watchAgain watch))
+  | record `has` maskOverflow = return (Meaning [Event "" Overflowed IsDirectory] Nothing (watchAgain watch))
   | record `has` maskIgnored = nothing <$ modifyMVar_ (watchPaths watch) (return . without [recordWatch record])
   | record `has` maskMovedTo && recordCookie record `Set.member` paired = return nothing
   | otherwise = do
-    known <- pathOf (recordWatch record) <$> readMVar (watchPaths watch)
-    maybe (return nothing) (\memory -> belowDirectory memory record >>= meaningAt watch partner record) known
+    paths <- readMVar (watchPaths watch)
+    -- The system does not say it of what happens to a directory itself.
+    let isItself = ByteString.null (recordName record)
+        subject
+          | isItself = subjectOf (recordWatch record) paths
+          | record `has` maskDirectory = IsDirectory
+          | otherwise = IsFile
+        at directory = do
+          path <- belowDirectory directory record
+          meaningAt watch partner record (\change -> Event path change subject)
+    maybe (return nothing) at (pathOf (recordWatch record) paths)
   where
     partner = Map.lookup (recordCookie record) movedTo
 
@@ -342,56 +357,61 @@ belowDirectory directory record = do
   name <- pathFrom (recordName record)
   return (if null name then directory else asPrefix directory ++ name)
 
-meaningAt :: Watch -> Maybe InotifyEvent -> InotifyEvent -> FilePath -> IO Meaning
-meaningAt watch partner record path
-  | record `has` maskMovedFrom = maybe (movedAway watch record path) (\half -> renamed watch record half path) partner
+-- The function makes the event of a change at the record's path.
+meaningAt :: Watch -> Maybe InotifyEvent -> InotifyEvent -> (Change -> Event) -> IO Meaning
+meaningAt watch partner record event
+  | record `has` maskMovedFrom = maybe (movedAway watch away) (renamed watch event) partner
   | record `has` maskMovedTo = return (appeared MovedIn)
-  | record `has` maskMovedItself = movedItself watch path
+  | record `has` maskMovedItself = movedItself watch away
   | record `has` maskCreated = return (appeared Created)
-  | record `has` maskRemovedItself = return (Meaning [Event path Removed] Nothing (renewed watch record path))
-  | record `has` maskRemoved = return (only path Removed)
-  | record `has` maskModified = return (only path Modified)
-  | record `has` maskWritten = return (only path Written)
-  | record `has` maskAttributes = return (Meaning [Event path AttributesChanged] Nothing (replaced watch record path))
+  | record `has` maskRemovedItself = return (Meaning [event Removed] Nothing (renewed watch record path))
+  | record `has` maskRemoved = return (only (event Removed))
+  | record `has` maskModified = return (only (event Modified))
+  | record `has` maskWritten = return (only (event Written))
+  | record `has` maskAttributes =
+    return (Meaning [event AttributesChanged] Nothing (replaced watch record (event Removed)))
   | otherwise = return nothing
   where
+    away = event MovedAway
+    path = eventPath away
     appeared how
-      | record `has` maskDirectory && watchDepth watch == Recursive =
-        Meaning [Event path how] Nothing (addTree Found watch path >>= unreported watch)
-      | otherwise = only path how
+      | eventSubject away == IsDirectory && watchDepth watch == Recursive =
+        Meaning [event how] Nothing (addTree Found watch path >>= unreported watch)
+      | otherwise = only (event how)
 
 -- The entries of directories that are new to the watch.
 unreported :: Watch -> [Visit] -> IO More
 unreported watch visits = do
   paths <- readMVar (watchPaths watch)
-  let new = [path | Visit number entries <- visits, not (isReported number paths), path <- entries]
-  return (More (map (`Event` Created) new) visits)
+  let new = [entry | Visit number entries <- visits, not (isReported number paths), entry <- entries]
+      created entry = Event (entryPath entry) Created (if entryKind entry == Directory then IsDirectory else IsFile)
+  return (More (map created new) visits)
 
-movedAway :: Watch -> InotifyEvent -> FilePath -> IO Meaning
-movedAway watch record path = do
+movedAway :: Watch -> Event -> IO Meaning
+movedAway watch event@(Event path _ subject) = do
   paths <- readMVar (watchPaths watch)
-  when (record `has` maskDirectory || isNamed path paths) $ forget watch (numbersBelow path paths)
-  return (only path MovedAway)
+  when (subject == IsDirectory || isNamed path paths) $ forget watch (numbersBelow path paths)
+  return (only event)
 
 -- If its directory is watched, that has reported the move.
-movedItself :: Watch -> FilePath -> IO Meaning
-movedItself watch path = do
+movedItself :: Watch -> Event -> IO Meaning
+movedItself watch event@(Event path _ _) = do
   paths <- readMVar (watchPaths watch)
   return $
     if parentIsKnown path paths
       then nothing
-      else Meaning [Event path MovedAway] Nothing (renewedWithout watch (numbersBelow path paths) path)
+      else Meaning [event] Nothing (renewedWithout watch (numbersBelow path paths) path)
 
 -- Another directory may have its old name by now, and yet another its new one: two may be exchanged, and what was
 -- watched last may have been found at a name that it had later. So ask the system what both names mean.
-renamed :: Watch -> InotifyEvent -> InotifyEvent -> FilePath -> IO Meaning
-renamed watch record half from = do
+renamed :: Watch -> (Change -> Event) -> InotifyEvent -> IO Meaning
+renamed watch event half = do
   paths <- readMVar (watchPaths watch)
   case pathOf (recordWatch half) paths of
-    Nothing -> movedAway watch record from
+    Nothing -> movedAway watch away
     Just directory -> do
       to <- belowDirectory directory half
-      let isDirectory = record `has` maskDirectory
+      let isDirectory = eventSubject away == IsDirectory
           concernsUs = isDirectory || isNamed from paths || isNamed to paths
           askAgain
             | isDirectory && watchDepth watch == Recursive =
@@ -399,7 +419,10 @@ renamed watch record half from = do
             | concernsUs = mapM_ (findKnown watch) [to, from] >> nothingMore
             | otherwise = nothingMore
       when concernsUs $ modifyMVar_ (watchPaths watch) (\now -> return $! moved from to now)
-      return (Meaning [Event from (RenamedTo to)] (Just (recordCookie half)) askAgain)
+      return (Meaning [event (RenamedTo to)] (Just (recordCookie half)) askAgain)
+  where
+    away = event MovedAway
+    from = eventPath away
 
 -- Records that a path means what is watched already, if that is so.
 findKnown :: Watch -> FilePath -> IO ()
@@ -408,7 +431,7 @@ findKnown watch path = modifyMVarMasked (watchPaths watch) $ \paths -> do
   case answer of
     Left _ -> return (paths, ())
     Right number
-      | isKnown number paths -> return (noticed Found number path paths, ())
+      | isKnown number paths -> return (noticed Found (subjectOf number paths) number path paths, ())
       | otherwise -> (paths, ()) <$ callStream (watchStream watch) (`c_remove` number)
 
 -- The path no longer means what was named. If it means something else, that is watched now.
@@ -423,12 +446,13 @@ renewedWithout watch numbers path = do
   visits <- addTree Named watch path
   More events _ <- unreported watch visits
   forget watch (filter (`notElem` numbersOf visits) numbers)
-  return (More ([Event path Created | not (null visits)] ++ events) visits)
+  paths <- readMVar (watchPaths watch)
+  return (More ([Event path Created (subjectOf number paths) | number <- take 1 (numbersOf visits)] ++ events) visits)
 
 -- The attributes of a file change, too, when it loses a name. It may live on: under another name, or because a program
 -- has it open.
-replaced :: Watch -> InotifyEvent -> FilePath -> IO More
-replaced watch record path = do
+replaced :: Watch -> InotifyEvent -> Event -> IO More
+replaced watch record removed@(Event path _ _) = do
   paths <- readMVar (watchPaths watch)
   if not (isNamedNumber number paths) || parentIsKnown path paths
     then nothingMore
@@ -437,14 +461,15 @@ replaced watch record path = do
       if answer == Right number then nothingMore else withRemoved <$> renewedWithout watch [number] path
   where
     number = recordWatch record
-    withRemoved (More events visits) = More (Event path Removed : events) visits
+    withRemoved (More events visits) = More (removed : events) visits
 
 -- Events were lost, so that any path may be wrong. Finds all from what was named.
 watchAgain :: Watch -> IO More
 watchAgain watch = do
   before <- readMVar (watchPaths watch)
-  trees <- mapM (\path -> (,) path <$> addTree Named watch path) (namedPaths before)
+  trees <- forM (namedNumbers before) $ \(number, path) ->
+    (,) (Event path Removed (subjectOf number before)) <$> addTree Named watch path
   let visits = concatMap snd trees
       found = Set.fromList (numbersOf visits)
   forget watch (filter (`Set.notMember` found) (allNumbers before))
-  return (More [Event path Removed | (path, []) <- trees] visits)
+  return (More [removed | (removed, []) <- trees] visits)

@@ -5,6 +5,7 @@ module Millrace.Internal.WatchedPaths
   ( Paths,
     noPaths,
     Role (..),
+    Subject (..),
     noticed,
     moved,
     reported,
@@ -12,10 +13,11 @@ module Millrace.Internal.WatchedPaths
 
     -- * Queries
     pathOf,
+    subjectOf,
     isKnown,
     isNamedNumber,
     isNamed,
-    namedPaths,
+    namedNumbers,
     isReported,
     numbersBelow,
     allNumbers,
@@ -32,6 +34,8 @@ import Foreign.C.Types (CInt)
 -- | The files and directories that are watched.
 data Paths = Paths
   { byNumber :: !(Map.Map CInt FilePath),
+    -- | those that are directories
+    directories :: !(Set.Set CInt),
     -- | those that the program has named
     named :: !(Set.Set CInt),
     -- | the directories whose entries need not be reported, because they have been
@@ -40,7 +44,7 @@ data Paths = Paths
 
 -- | Nothing is watched.
 noPaths :: Paths
-noPaths = Paths Map.empty Set.empty Set.empty
+noPaths = Paths Map.empty Set.empty Set.empty Set.empty
 
 -- | Why something is watched.
 data Role
@@ -50,12 +54,19 @@ data Role
     Found
   deriving (Eq)
 
+-- | What an event is about.
+data Subject
+  = IsFile
+  | IsDirectory
+  deriving (Eq, Show, Read, Enum, Bounded)
+
 -- | Records that the file or directory with this number is at this path now. If the program has named it, it stays
 -- named.
-noticed :: Role -> CInt -> FilePath -> Paths -> Paths
-noticed role number path paths =
+noticed :: Role -> Subject -> CInt -> FilePath -> Paths -> Paths
+noticed role subject number path paths =
   paths
     { byNumber = Map.insert number path (byNumber paths),
+      directories = (if subject == IsDirectory then Set.insert else Set.delete) number (directories paths),
       named = (if role == Named then Set.insert number else id) (named paths)
     }
 
@@ -74,6 +85,7 @@ without :: [CInt] -> Paths -> Paths
 without numbers paths =
   Paths
     { byNumber = foldr Map.delete (byNumber paths) numbers,
+      directories = foldr Set.delete (directories paths) numbers,
       named = foldr Set.delete (named paths) numbers,
       done = foldr Set.delete (done paths) numbers
     }
@@ -81,6 +93,10 @@ without numbers paths =
 -- | The path of the file or directory with this number.
 pathOf :: CInt -> Paths -> Maybe FilePath
 pathOf number = Map.lookup number . byNumber
+
+-- | What has this number. It is watched.
+subjectOf :: CInt -> Paths -> Subject
+subjectOf number paths = if number `Set.member` directories paths then IsDirectory else IsFile
 
 -- | Whether it is watched.
 isKnown :: CInt -> Paths -> Bool
@@ -92,11 +108,11 @@ isNamedNumber number = Set.member number . named
 
 -- | Whether something at this path was named.
 isNamed :: FilePath -> Paths -> Bool
-isNamed path = elem path . namedPaths
+isNamed path = elem path . map snd . namedNumbers
 
--- | The paths of all that was named.
-namedPaths :: Paths -> [FilePath]
-namedPaths paths = Map.elems (Map.restrictKeys (byNumber paths) (named paths))
+-- | The numbers and paths of all that was named.
+namedNumbers :: Paths -> [(CInt, FilePath)]
+namedNumbers paths = Map.toList (Map.restrictKeys (byNumber paths) (named paths))
 
 -- | Whether its entries have been reported.
 isReported :: CInt -> Paths -> Bool

@@ -29,6 +29,7 @@ import Data.IORef
 import Data.List (nub)
 import Data.List.NonEmpty (NonEmpty (..))
 import Data.Maybe (catMaybes)
+import Millrace.Duration (unlimited)
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Http3.ConnectionIdRouting
 import Millrace.Http.Http3.Endpoint (localityOf)
@@ -39,7 +40,6 @@ import Millrace.Http.Http3.Port
 import Millrace.Http.Http3.Session
 import Millrace.Http.Http3.Settings
 import Millrace.Http.Server.Context (ServerContext (..), newServerContext)
-import Millrace.Duration (unlimited)
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State (newServerState)
 import Millrace.Http.Tls.TlsSettings (EarlyData (..), Reload (..), TLSSettings (..), watchedFiles)
