@@ -97,7 +97,7 @@ spec = do
         let subjects watch = map (\(Event _ change subject) -> (change, subject)) <$> nextEvents watch
             untilAll wanted watch = go []
               where
-                go seen = if all (`elem` seen) wanted then return () else (seen ++) <$> subjects watch >>= go
+                go seen = if all (`elem` seen) wanted then return () else subjects watch >>= go . (seen ++)
         forM_ [Flat, Recursive] $ \depth -> withWatch [root ++ "/directory", root ++ "/file"] depth $ \watch -> do
           createDirectory (root ++ "/directory/new") ownerOnly
           write (root ++ "/directory/text") "x"
