@@ -61,6 +61,7 @@ ofStreams :: Socket -> [(String, IO ())]
 ofStreams s =
   [ ("accept", void (Socket.accept s)),
     ("acceptNow", void (Socket.acceptNow s)),
+    ("shutdown", Socket.shutdown s Socket.ShutdownSend),
     ("Option.getKeepAlive", void (getKeepAlive s)),
     ("Option.setUnacknowledgedLimit", setUnacknowledgedLimit s (seconds 1)),
     ("Option.getUnacknowledgedLimit", void (getUnacknowledgedLimit s)),
@@ -128,5 +129,6 @@ ofFiles file =
     ("Access.syncData", syncData file),
     ("Access.setFileSize", setFileSize file 10),
     ("Access.allocate", allocate file 0 10),
-    ("Access.punchHole", punchHole file 0 10)
+    ("Access.punchHole", punchHole file 0 10),
+    ("Access.unlockFile", unlockFile file)
   ]
