@@ -52,6 +52,10 @@ main = hspec $ do
   describe "timers" $
     it "wakes all threads, times out, and moves a timer" $
       within 20 "the timers" (readProcess "timers" [] "") `shouldReturn` "Nothing\nfired\n"
+  describe "reader-server" $
+    it "numbers the lines of all clients" . running "reader-server" $ \connection -> do
+      sendAll connection "one\ntwo\n"
+      receive connection 12 `shouldReturn` "1 one\n2 two\n"
   describe "line-server" $
     it "answers lines that arrive in pieces, until bye" . running "line-server" $ \connection -> do
       sendAll connection "one\ntw"
