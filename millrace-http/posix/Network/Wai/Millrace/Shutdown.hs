@@ -2,8 +2,7 @@
 
 -- | Ends servers at signals.
 --
--- >>> import Control.Concurrent (forkIO)
--- >>> import Millrace.Signal (raiseSignal)
+-- >>> import Millrace.Signal
 -- >>> import Network.Wai.Handler.Millrace
 -- >>> let settings = setPort 0 (setBeforeMainLoop (raiseSignal Terminate) defaultSettings)
 -- >>> untilSignal (\ending -> runSettings (ending settings) (\_ _ -> fail "no requests")) >> putStrLn "ended"

@@ -81,6 +81,16 @@ data Moment = Moment
   }
 
 -- | A time in a format.
+--
+-- >>> import Data.ByteString.Builder (toLazyByteString)
+-- >>> import Data.Time.Clock.System
+-- >>> import Network.HTTP.Types (status404)
+-- >>> import Network.Socket (SockAddr (..), tupleToHostAddress)
+-- >>> import Network.Wai.Handler.Millrace (Answer (..))
+-- >>> let peer = SockAddrInet 1 (tupleToHostAddress (192, 0, 2, 7))
+-- >>> let answer = Answer peer Nothing Nothing "GET /a b HTTP/1.1" status404 (Just 11) False 1500000
+-- >>> toLazyByteString (renderLine Combined (momentOf Combined (MkSystemTime 784111777 0)) answer)
+-- "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a b HTTP/1.1\" 404 11 \"-\" \"-\"\n"
 momentOf :: LogFormat -> SystemTime -> Moment
 momentOf format now =
   Moment (Char8.pack (formatTime defaultTimeLocale layout (systemToUTCTime now))) (millisecondsOf now)

@@ -50,6 +50,7 @@ data Event = Event
 
 -- | An event with nothing but a text.
 --
+-- >>> import Data.ByteString.Builder (toLazyByteString)
 -- >>> toLazyByteString (renderEvent (event "two\nlines"))
 -- "data: two\ndata: lines\n\n"
 event :: ByteString -> Event
@@ -102,6 +103,8 @@ data Step
 
 -- | An event as it is sent.
 --
+-- >>> import Data.ByteString.Builder (toLazyByteString)
+-- >>> import Millrace.Duration (seconds)
 -- >>> toLazyByteString (renderEvent (event "42") {eventName = Just "answer", eventId = Just "7", eventRetry = Just (seconds 3)})
 -- "event: answer\nid: 7\nretry: 3000\ndata: 42\n\n"
 renderEvent :: Event -> Builder
