@@ -36,7 +36,7 @@ hear room number line =
   line
     >>= mapM_
       ( \text ->
-          atomically (readTVar room >>= mapM_ (offer (text <> "\n")) . Map.elems . Map.delete number)
+          readTVarIO room >>= mapM_ (atomically . offer (text <> "\n")) . Map.elems . Map.delete number
             >> hear room number line
       )
   where

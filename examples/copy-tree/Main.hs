@@ -25,7 +25,7 @@ main = do
   done <- newIORef 0
   copied <- newIORef (0 :: Int)
   walk from Never $ \entry -> do
-    let target = to </> drop (length from + 1) (entryPath entry)
+    let target = to </> dropWhile (== '/') (drop (length from) (entryPath entry))
     case entryKind entry of
       Directory -> createDirectories target everybody
       RegularFile -> do

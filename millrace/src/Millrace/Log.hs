@@ -77,7 +77,8 @@ data Rotation
   = -- | It never does.
     NoRotation
   | -- | @Rotation bytes kept@: a write that would make the file larger than this goes to a new file. The old one is
-    -- renamed to @log.1@, the one before to @log.2@, and so on. This many old ones are kept, at least one.
+    -- renamed to @log.1@, the one before to @log.2@, and so on. This many old ones are kept, at least one. A write is not
+    -- divided, so a file may be larger by what comes within a second.
     Rotation !Int64 !Int
   deriving (Eq, Show)
 

@@ -22,7 +22,8 @@
 --
 -- All functions throw 'IOError' that names the function and the socket. Those that wait are interruptible, and park the
 -- thread without occupying an operating system thread. Functions that are exported from "Network.Socket" unchanged
--- ('getAddrInfo', ...) behave as described there.
+-- ('getAddrInfo', ...) behave as described there: 'getAddrInfo' waits in a thread of the system, without a deadline.
+-- "Millrace.Name" looks names up with one.
 --
 -- Not provided: of "Network.Socket" @recvBufFrom@, @sendBufTo@, @recvBufMsg@, @sendBufMsg@ and their types (@Cmsg@,
 -- @MsgFlag@ and its @MSG_@ values), @fdSocket@, @touchSocket@, @whenSupported@ and @StructLinger@ (which 'getSockOpt'

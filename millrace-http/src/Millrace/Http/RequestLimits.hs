@@ -78,7 +78,7 @@ limitTime limit application request respond = do
 -- 'noDeadline' if there is none, and for requests that were not made by this server. Does not block.
 --
 -- > deadline <- requestDeadline request
--- > rows <- queryBefore deadline connection statement
+-- > rows <- query (untilDeadline deadline connection) statement
 requestDeadline :: Request -> IO Deadline
 requestDeadline request = maybe (return noDeadline) (totalDeadline . contextExchange) (contextOf request)
 

@@ -59,7 +59,7 @@ import Data.List (find, intercalate)
 import Data.Maybe (fromMaybe)
 import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..))
+import Foreign.C.Error (Errno (..), eMFILE, eNFILE)
 import Foreign.C.String (peekCString)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (alloca, allocaBytes, mallocBytes)
@@ -70,6 +70,7 @@ import Millrace.Internal.CallbackQueue
 import Millrace.Internal.Constants
 import Millrace.Internal.CoreCalls
 import Millrace.Internal.DeferredActions
+import Millrace.Internal.Errors (failure)
 import Millrace.Internal.RtsExit
 import Millrace.Internal.SlotTable
 import Millrace.Internal.SystemError (systemError)
@@ -108,7 +109,8 @@ backendCode IoUring = backendIoUring
 backendCode Kqueue = backendKqueue
 backendCode Iocp = backendIocp
 
--- | Why Millrace cannot work in this program. Failed operations throw 'IOError' instead.
+-- | Why Millrace cannot work in this program. Failed operations throw 'IOError' instead, also if there are no
+-- descriptors for the loop that a capability gets at its first operation.
 data MillraceException
   = -- | The program was linked without @-threaded@.
     NotThreaded
@@ -227,7 +229,7 @@ startGroup = do
     result <- c_create_group (maybe backendAuto backendCode requested) (fromIntegral count)
     when (result < 0) $ do
       wanted <- maybe byEnvironment (return . backendName) requested
-      throwIO (BackendUnavailable wanted (explain result))
+      throwIO (noLoop wanted result)
 
 -- The choice when the program does not select a backend.
 byEnvironment :: IO String
@@ -236,8 +238,13 @@ byEnvironment = maybe "the first backend that works" named . mfilter (not . null
     named value =
       "MILLRACE_BACKEND=" ++ value ++ " (it may be " ++ intercalate ", " ("auto" : map backendName [minBound ..]) ++ ")"
 
-explain :: CInt -> String
-explain result = show (systemError "" (Errno (negate result)) Nothing)
+-- Too many open files are no fault of the backend.
+noLoop :: String -> CInt -> SomeException
+noLoop wanted result
+  | code `elem` [eMFILE, eNFILE] = toException (failure "Millrace" "a loop of the I/O manager" code)
+  | otherwise = toException (BackendUnavailable wanted (show (systemError "" code Nothing)))
+  where
+    code = Errno (negate result)
 
 -- The outcome of starting a manager.
 data Start
@@ -294,7 +301,7 @@ newManager loop number =
 createLoop :: IO (Ptr Loop)
 createLoop = alloca $ \result -> do
   status <- c_create_loop result
-  when (status < 0) $ throwIO (BackendUnavailable "another loop" (explain status))
+  when (status < 0) $ throwIO (noLoop "another loop" status)
   peek result
 
 completionsPerPoll :: Int

@@ -11,10 +11,11 @@ module Millrace.Cli.Base.Backend
 where
 
 import Control.Concurrent (getNumCapabilities)
-import Control.Exception (displayException, throwIO, try)
+import Control.Exception (Handler (..), catches, displayException, throwIO)
 import Control.Monad ((>=>))
 import Data.List (intercalate)
 import Data.Maybe (fromMaybe)
+import GHC.IO.Exception (IOException (ioe_description))
 import Millrace.Cli.Base.Failure
 import Millrace.Manager
 import System.Environment (lookupEnv)
@@ -35,9 +36,16 @@ environmentBackend = do
 
 -- | Starts the I/O manager on a backend, or on one that it chooses itself, and returns which. Throws 'Failure'.
 startManager :: Maybe Backend -> IO Backend
-startManager requested = do
-  outcome <- try (selectBackend requested >> loopCount >> chosenBackend)
-  either (explain requested >=> throwIO) pure outcome
+startManager requested =
+  (selectBackend requested >> loopCount >> chosenBackend)
+    `catches` [Handler (explain requested >=> throwIO), Handler (throwIO . withoutDescriptors)]
+  where
+    withoutDescriptors problem =
+      Failure
+        { failureAttempt = "start the I/O manager",
+          failureReason = ioe_description problem,
+          failureRemedy = moreDescriptors
+        }
 
 explain :: Maybe Backend -> MillraceException -> IO Failure
 explain requested exception = do
