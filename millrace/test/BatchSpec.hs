@@ -142,6 +142,10 @@ spec = do
           setGroupInterface other loopback
           sendAllTo other "from the source" address
           (fst <$> within 5 "the datagram" (recvFrom receiver 100)) `shouldReturn` "from the source"
+    it "is joined from all senders on an interface that the system chooses, unless one says otherwise" $ do
+      let address = SockAddrInet 7 (tupleToHostAddress (239, 77, 1, 9))
+          any' = group address
+      (groupAddress any', groupInterface any', groupSource any') `shouldBe` (address, Nothing, Nothing)
     it "says how far and whether back to this machine" $
       forM_ [AF_INET, AF_INET6] $ \family -> bracket (socket family Datagram defaultProtocol) close $ \s -> do
         getGroupHops s `shouldReturn` 1

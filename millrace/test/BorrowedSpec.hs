@@ -89,6 +89,23 @@ spec = describe "borrowed buffers" $ do
       rest <- untilEnd here
       echoed <- finish echo
       ByteString.concat (answers ++ [rest]) `shouldBe` echoed
+  it "are refused where they do not have the bytes, and given back" $
+    withTcpPair $ \peer here ->
+      forM_ [(0, 0), (-1, 1), (0, borrowedSize + 1), (borrowedSize, 1), (1, maxBound)] $ \(offset, count) -> do
+        buffer <- borrow
+        let sending = sendThenReceiveWithin (seconds 1) here (Slice buffer offset count) (const (return ()))
+        problem <- failsWith sending :: IO IOError
+        show problem `shouldContain` ("a buffer does not have " ++ show count ++ " bytes from " ++ show offset ++ " on")
+        -- It is the buffer that is lent next.
+        again <- borrow
+        giveBack again
+        (borrowedBytes again == borrowedBytes buffer) `shouldBe` True
+        sendAll peer (Char8.pack "x")
+        receive here 1 `shouldReturn` Char8.pack "x"
+  it "are those of their bytes" $ do
+    buffer <- borrow
+    borrowedAt (borrowedBytes buffer) == buffer `shouldBe` True
+    giveBack buffer
   it "are given back when there is no loop to send them" $ scenarioPasses "send-then-receive-without-loop"
   it "are borrowed and given back in any thread" $ do
     buffers <- forM [1 .. 600 :: Int] (const borrow)

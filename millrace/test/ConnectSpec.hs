@@ -17,7 +17,7 @@ import Control.Exception
 import Control.Monad (foldM_, forM, forM_, replicateM, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
-import Foreign.C.Error (eCONNREFUSED)
+import Foreign.C.Error
 import Millrace.Deadline
 import Millrace.Name
 import Millrace.Socket
@@ -98,6 +98,20 @@ spec = do
           ]
       printed <- standardErrorOf (mapM_ (printing peer) (toException (userError "one\ntwo\233") : ends))
       printed `shouldBe` name <> ": connection from 127.0.0.1:7: user error (one two\233)\n"
+    it "prints no end of a connection that its peer or the network has caused, and ignores what it is told to" $ do
+      let problem code = toException (errnoToIOError "recv" code Nothing Nothing)
+          peer = SockAddrInet 7 (tupleToHostAddress (127, 0, 0, 1))
+      standardErrorOf
+        (forM_ [ePIPE, eCONNRESET, eCONNABORTED, eNOTCONN, eHOSTUNREACH, eNETUNREACH] (printing peer . problem))
+        `shouldReturn` ""
+      standardErrorOf (printing peer (problem eIO)) >>= (`shouldContain` "connection from 127.0.0.1:7: recv: ")
+      standardErrorOf (ignoring peer (problem eIO)) `shouldReturn` ""
+    it "shares its port with another server, if both want that" . withoutLeaks $ do
+      let sharing = defaultServer {serverSharesPort = True}
+      withEcho sharing $ \query -> do
+        withRunningServer sharing query {queryFlags = []} (\_ -> return ()) (return ())
+        failsWith (withRunningServer defaultServer query {queryFlags = []} (\_ -> return ()) (return ()))
+          >>= (`shouldSatisfy` hasCode eADDRINUSE)
     it "tells of every exception that it has not thrown itself" $
       withoutLeaks $ do
         told <- newMVar []

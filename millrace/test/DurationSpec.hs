@@ -34,8 +34,12 @@ spec = describe "Millrace.Duration" $ do
     deadlineAfter unlimited `shouldReturn` noDeadline
     (deadlineAfter mempty >>= hasPassed) `shouldReturn` True
     (deadlineAfter (hours 1) >>= hasPassed) `shouldReturn` False
+    map (show . Just) [noDeadline, deadlineFromNanoseconds 7] `shouldBe` ["Just noDeadline", "Just (Deadline 7 ns)"]
     farthest <- deadlineAfter (nanoseconds maxBound)
     (farthest < noDeadline, deadlineNanoseconds farthest > 9223372036854775807) `shouldBe` (True, True)
+    (deadlineAfter (nanoseconds maxBound <> nanoseconds maxBound) >>= hasPassed) `shouldReturn` False
+  it "makes nothing of its deadlines, and passes other errors on" $
+    (nothingIfLate (ioError (userError "another")) :: IO (Maybe ())) `shouldThrow` (== userError "another")
   it "limits waits" $ do
     timeoutAfter mempty (return ()) `shouldReturn` Nothing
     timeoutAfter unlimited (return ()) `shouldReturn` Just ()

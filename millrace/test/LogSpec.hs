@@ -15,7 +15,8 @@ import Millrace.File (Mode (ForReading), readAt, withFile)
 import Millrace.File.Temporary (withTemporaryDirectory)
 import Millrace.Log
 import Support
-import System.IO.Error (fullErrorType, isDoesNotExistError, mkIOError)
+import System.Directory (createDirectory, removeDirectory, removeFile)
+import System.IO.Error (fullErrorType, ioeSetErrorString, isDoesNotExistError, mkIOError)
 import Test.Hspec
 
 spec :: Spec
@@ -80,6 +81,29 @@ spec = describe "Millrace.Log" $ do
     withLog settings (`logLine` "lost")
     readMVar problems `shouldReturn` [EndedUnwritten]
     void (tryPutMVar never ())
+  it "begins a new line where a write that failed has left part of one" . inDirectory $ \path -> do
+    problems <- newIORef []
+    withLog (logTo path) {logProblem = \problem -> modifyIORef problems (problem :)} $ \output -> do
+      removeFile path
+      -- Nobody can write to a directory.
+      createDirectory path
+      logLine output "lost"
+      eventually "the problem" (not . null <$> readIORef problems)
+      removeDirectory path
+      ByteString.writeFile path "to"
+      logLine output "two"
+    ByteString.readFile path `shouldReturn` "to\ntwo\n"
+  it "tells people what is missing, and why" $ do
+    let full = ioeSetErrorString (mkIOError fullErrorType "test" Nothing Nothing) "the disk is full"
+    map
+      (describeLogProblem "the log")
+      [NotWritten 1 full, NotWritten 7 full, Dropped 1, Dropped 2, EndedUnwritten]
+      `shouldBe` [ "cannot write the log: the disk is full; 1 line lost",
+                   "cannot write the log: the disk is full; up to 7 lines lost",
+                   "1 line of the log dropped: they came faster than they could be written",
+                   "2 lines of the log dropped: they came faster than they could be written",
+                   "the log takes no more: its last lines are lost"
+                 ]
   where
     numbers = map (Char8.pack . show) [10001 .. 12000 :: Int]
     inDirectory use = withTemporaryDirectory "." "millrace-test" (\directory -> use (directory ++ "/log"))

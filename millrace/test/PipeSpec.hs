@@ -11,6 +11,7 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
 import Data.Maybe (fromJust)
 import Foreign.C.Error (eBADF, eINVAL, ePIPE, eSRCH)
+import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline
 import Millrace.Directory (Permissions (..))
 import Millrace.File.Temporary (withTemporaryDirectory)
@@ -18,7 +19,16 @@ import Millrace.Name
 import Millrace.Pipe
 import Millrace.Process
 import Millrace.Signal
-import Millrace.Socket (AddrInfo (..), SockAddr (..), tupleToHostAddress)
+import Millrace.Socket
+  ( AddrInfo (..),
+    AddrInfoFlag (..),
+    Family (..),
+    NameInfoFlag (..),
+    SockAddr (..),
+    SocketType (..),
+    defaultProtocol,
+    tupleToHostAddress,
+  )
 import Millrace.Splice
 import Millrace.Terminal
 import qualified Millrace.Timer as Timer
@@ -107,8 +117,16 @@ spec = do
       withProcess (command "sleep" ["60"]) $ \process -> do
         failsWith (signalProcess (Numbered (beyond + 9)) process) >>= (`shouldSatisfy` hasCode eINVAL)
         processExit process `shouldReturn` Nothing
+    it "is a stream of its listener alone" $
+      withSignals [User1] $ \one -> withSignals [User1] $ \other -> do
+        (one == one, one == other) `shouldBe` (True, False)
+        getProcessID >>= sendSignal User1 . fromIntegral
+        within 5 "the signal" (nextSignalBefore noDeadline one) `shouldReturn` User1
+        within 5 "the signal" (nextSignal other) `shouldReturn` User1
     it "has one number for each name" $ do
       [Numbered 15, Numbered 9, Numbered 10] `shouldBe` [Terminate, Kill, User1]
+      forM_ named $ \(signal, name, number) ->
+        (show signal, signalNumber signal) `shouldBe` (name, fromIntegral number)
       map show [Numbered 28, Numbered 34, Numbered 11] `shouldBe` ["WindowChange", "Numbered 34", "SegmentationViolation"]
       withProcess (command "sleep" ["60"]) (\process -> signalGroup Abort process >> waitProcess process)
         `shouldReturn` Killed Abort
@@ -145,6 +163,10 @@ spec = do
           spliced <- answer "end" $ return ()
           map (`ByteString.isInfixOf` spliced) ["out, ", " terminal,"] `shouldBe` [True, True]
           waitProcess process `shouldReturn` Exited 0
+    it "is refused where there is none" $ do
+      program <- getExecutablePath
+      let alone = (command program ["--scenario", "without-terminal"]) {commandGroup = NewSession}
+      within 30 "the process" (withProcess alone waitProcess) `shouldReturn` Exited 0
     it "restores the mode when a signal ends the program" $
       withoutLeaks . forM_ [("terminal-at-user2", 12), ("terminal-at-terminate", 15 :: Int)] $ \(name, signal) -> do
         program <- getExecutablePath
@@ -185,6 +207,36 @@ spec = do
       nameProblem problem `shouldBe` Just NoSuchService
       problem `shouldSatisfy` isDoesNotExistError
       show problem `shouldSatisfy` isInfixOf "127.0.0.1:no-such-service"
+    it "tells what is wrong with a look-up that has no answer" $
+      forM_
+        [ (numeric {queryHost = Just "localhost"}, NoSuchName, "there is no such name"),
+          (numeric {queryHost = Just "local\NULhost"}, NoSuchName, "there is no such name"),
+          (numeric {queryFlags = [AI_NUMERICSERV], queryService = Just "http"}, NoSuchName, "there is no such name"),
+          (passive "no-such-service", NoSuchService, "this machine:no-such-service"),
+          (numeric {queryFamily = AF_APPLETALK}, NotSupported, "is not supported"),
+          (numeric {queryType = GeneralSocketType 77}, NotSupported, "is not supported"),
+          (Query Nothing (Just "80") AF_UNSPEC Stream defaultProtocol [AI_CANONNAME], NotSupported, "is not supported")
+        ]
+        $ \(query, problem, text) -> do
+          failed <- failsWith (lookUp query)
+          (nameProblem failed, show failed) `shouldSatisfy` \(is, said) -> is == Just problem && text `isInfixOf` said
+    it "tells problems of name servers apart" $ do
+      failed <- failsWith (lookUp numeric {queryHost = Just "localhost"})
+      -- Linux numbers them downwards: NoSuchName is -2.
+      let as number = nameProblem failed {ioe_errno = (+ (number - 2)) <$> ioe_errno failed}
+      map as [2, 3, 4, 77] `shouldBe` map Just [NoSuchName, TemporaryFailure, PermanentFailure, OtherProblem 77]
+    it "asks as its flags say" $ do
+      found <- lookUp (host "localhost" "80") {queryFamily = AF_INET, queryFlags = [AI_CANONNAME]}
+      map addrCanonName (take 1 found) `shouldBe` [Just "localhost"]
+      mapped <- lookUp numeric {queryFamily = AF_INET6, queryFlags = [AI_V4MAPPED, AI_ALL]}
+      map addrAddress mapped `shouldBe` [SockAddrInet6 80 0 (0, 0, 0xffff, 0x7f000001) 0]
+      let numbers = [NI_NUMERICHOST, NI_NUMERICSERV]
+          address = SockAddrInet 512 (tupleToHostAddress (127, 0, 0, 1))
+      lookUpName address numbers `shouldReturn` ("127.0.0.1", "512")
+      lookUpName address (NI_DGRAM : NI_NOFQDN : numbers) `shouldReturn` ("127.0.0.1", "512")
+      failed <- failsWith (lookUpName address (NI_NAMEREQD : numbers))
+      (nameProblem failed, ioe_location failed) `shouldBe` (Just NoSuchName, "Millrace.Name.lookUpName")
+      show failed `shouldContain` "127.0.0.1:512"
     it "refuses names beyond ASCII, and looks up no other ones" $ do
       -- U+0161 without its high byte is the letter a.
       problem <- failsWith (lookUp (host "loc\x0161lhost" "80"))
@@ -213,6 +265,30 @@ spec = do
       outcome <- try (lookUpBefore past (host "127.0.0.1" "80"))
       either (`shouldSatisfy` isDeadlineError) (const (return ())) (outcome :: Either IOError [AddrInfo])
   where
+    named =
+      [ (Hangup, "Hangup", Posix.sigHUP),
+        (Interrupt, "Interrupt", Posix.sigINT),
+        (Quit, "Quit", Posix.sigQUIT),
+        (IllegalInstruction, "IllegalInstruction", Posix.sigILL),
+        (Trap, "Trap", Posix.sigTRAP),
+        (Abort, "Abort", Posix.sigABRT),
+        (BusError, "BusError", Posix.sigBUS),
+        (FloatingPointException, "FloatingPointException", Posix.sigFPE),
+        (Kill, "Kill", Posix.sigKILL),
+        (User1, "User1", Posix.sigUSR1),
+        (SegmentationViolation, "SegmentationViolation", Posix.sigSEGV),
+        (User2, "User2", Posix.sigUSR2),
+        (BrokenPipe, "BrokenPipe", Posix.sigPIPE),
+        (Alarm, "Alarm", Posix.sigALRM),
+        (Terminate, "Terminate", Posix.sigTERM),
+        (Child, "Child", Posix.sigCHLD),
+        (Continue, "Continue", Posix.sigCONT),
+        (Stop, "Stop", Posix.sigSTOP),
+        (TerminalStop, "TerminalStop", Posix.sigTSTP),
+        (ProcessorTimeExceeded, "ProcessorTimeExceeded", Posix.sigXCPU),
+        (FileSizeExceeded, "FileSizeExceeded", Posix.sigXFSZ)
+      ]
+    numeric = (host "127.0.0.1" "80") {queryFlags = [AI_NUMERICHOST]}
     -- Installs a handler of the program, and runs an action with another one that waits for it.
     withHandler number use = do
       arrived <- newEmptyMVar

@@ -53,7 +53,7 @@ import System.Posix.Resource
 import System.Posix.Signals (Handler (..), installHandler, sigCHLD, sigPIPE)
 import System.Posix.Types (Fd)
 import System.Process
-import Terminals (terminalAtSignal, terminalFunctions, terminalOfTest)
+import Terminals (terminalAtSignal, terminalFunctions, terminalOfTest, withoutTerminal)
 import Test.Hspec (pendingWith)
 
 -- | Runs a scenario in a new process, on this process's backend. If it fails, so does the test, with its output.
@@ -147,7 +147,8 @@ scenarios =
     ("terminal", terminalOfTest),
     ("terminal-functions", terminalFunctions),
     ("terminal-at-terminate", terminalAtSignal Terminate),
-    ("terminal-at-user2", terminalAtSignal User2)
+    ("terminal-at-user2", terminalAtSignal User2),
+    ("without-terminal", withoutTerminal)
   ]
 
 -- Ends while other threads have a process, a temporary directory and a writer.

@@ -1,11 +1,13 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Scenarios that run in a process whose terminal is the test's: it types, and reads what comes.
-module Terminals (terminalOfTest, terminalFunctions, terminalAtSignal) where
+module Terminals (terminalOfTest, terminalFunctions, terminalAtSignal, withoutTerminal) where
 
 import Control.Monad (forM_, void, when)
 import qualified Data.ByteString as ByteString
-import Foreign.C.Error (eBADF)
+import Data.List (isInfixOf)
+import Foreign.C.Error (eBADF, eNXIO)
+import GHC.IO.Exception (ioe_location)
 import Millrace.Deadline
 import Millrace.Pipe (closeWriteEnd, withPipe, writePipe)
 import Millrace.Signal
@@ -21,28 +23,28 @@ terminalOfTest = do
   closed <- withTerminal return
   withTerminal $ \terminal -> do
     -- It probably has the number of the closed one.
-    forM_ [void (terminalSize closed), withMode closed Raw (return ())] $ \action -> do
-      problem <- failsWith action
-      require (hasCode eBADF problem) (show problem)
+    forM_ [("terminalSize", void (terminalSize closed)), ("withMode", withMode closed Raw (return ()))] $
+      \(function, action) -> do
+        problem <- failsWith action
+        require (hasCode eBADF problem && isOf function (show closed) problem) (show problem)
     talkToTest terminal
 
 talkToTest :: Terminal -> IO ()
 talkToTest terminal = do
   size <- terminalSize terminal
-  require (size == Size 24 80) (show size)
+  require ((sizeRows size, sizeColumns size) == (24, 80)) (show size)
   soon <- deadlineAfter (milliseconds 20)
   nothingIfLate (waitForNewSizeBefore soon terminal size) >>= \new -> require (null new) (show new)
   forM_
-    [ void (readTerminalBefore soon terminal 1),
-      void (readStandardInputBefore soon 1),
-      fill (writeTerminalBefore soon terminal),
-      fill
-        (writeStandardOutputBefore soon)
+    [ ("readTerminal", show terminal, void (readTerminalBefore soon terminal 1)),
+      ("readStandardInput", "<standard input>", void (readStandardInputBefore soon 1)),
+      ("writeTerminal", show terminal, fill (writeTerminalBefore soon terminal)),
+      ("writeStandardOutput", "<standard output>", fill (writeStandardOutputBefore soon))
     ]
-    $ \action ->
+    $ \(function, object, action) ->
       do
         problem <- failsWith action
-        require (isDeadlineError problem) (show problem)
+        require (isDeadlineError problem && isOf function object problem) (show problem)
   writeStandardError "read!"
   writeTerminal terminal "\nsize?\n"
   waitForNewSize terminal size >>= \new -> require (new == Size 30 100) (show new)
@@ -67,6 +69,16 @@ talkToTest terminal = do
   close here >> close there
   where
     fill write = write (ByteString.replicate 1000000 120)
+
+isOf :: String -> String -> IOError -> Bool
+isOf function object problem =
+  ioe_location problem == "Millrace.Terminal." ++ function && object `isInfixOf` show problem
+
+-- | The process has none.
+withoutTerminal :: IO ()
+withoutTerminal = do
+  missing <- failsWith (withTerminal (\_ -> return ()))
+  require (hasCode eNXIO missing && isOf "withTerminal" "/dev/tty" missing) (show missing)
 
 -- | The signal ends the program while the mode is changed. The other side looks at the mode.
 terminalAtSignal :: Signal -> IO ()
