@@ -26,6 +26,7 @@ import Millrace.Socket
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Timer as Timer
 import Server
+import System.Environment (setEnv, unsetEnv)
 import Test.Hspec
 import TestSupport.Failure (failsWith)
 import TestSupport.Job (finish, interrupt, outcomeOf, start)
@@ -33,6 +34,13 @@ import TestSupport.Time (becomesTrue, within)
 
 number :: Statement Int
 number = statement "SELECT $1::int" column
+
+-- | The rest of a connection string.
+whoAndWhere :: ByteString
+whoAndWhere = "user=millrace password=secret dbname=postgres"
+
+withEnvironment :: String -> String -> IO a -> IO a
+withEnvironment name text = bracket_ (setEnv name text) (unsetEnv name)
 
 -- | The answer comes after this many seconds.
 late :: Statement Int
@@ -71,6 +79,18 @@ spec server = describe "connections" $ do
       query connection number [value (1 :: Int)] `shouldReturn` [1]
     problem <- failsWith (connect (servers "not..a.name"))
     show (problem :: SomeException) `shouldContain` "not..a.name"
+  it "are made with the server of an address, of a service's file, or of the environment" $ do
+    let port = Char8.pack (show (serverPort server))
+        file = serverFolder server ++ "/services"
+        works text = bracket (connect text) close $ \connection ->
+          query connection number [value (1 :: Int)] `shouldReturn` [1]
+    -- The name is not looked up.
+    works ("host=not..a.name hostaddr=127.0.0.1 port=" <> port <> " " <> whoAndWhere)
+    Char8.writeFile file ("[here]\nhost=127.0.0.1\nport=" <> port <> "\n")
+    withEnvironment "PGSERVICEFILE" file $ works ("service=here " <> whoAndWhere)
+    withEnvironment "PGHOST" "localhost" . withEnvironment "PGPORT" (show (serverPort server)) $ works whoAndWhere
+    problem <- withEnvironment "PGHOST" "not..a.name" (failsWith (connect whoAndWhere))
+    show (problem :: SomeException) `shouldContain` "not..a.name"
   it "say why they cannot be made" $ do
     let refusal address = displayException <$> (failsWith (connect address) :: IO PostgresqlProblem)
         port = Char8.pack (show (serverPort server))
@@ -79,6 +99,7 @@ spec server = describe "connections" $ do
     refusal ("postgres://millrace:secret@127.0.0.1:" <> port <> "/nowhere")
       >>= (`shouldContain` "\"nowhere\" does not exist")
     refusal "postgres://127.0.0.1:1/postgres" >>= (`shouldContain` "refused")
+    refusal "host=::1 port=1" >>= (`shouldContain` "\"0:0:0:0:0:0:0:1\"")
     refusal "host=/nowhere" >>= (`shouldContain` "/nowhere")
     refusal "nonsense" >>= (`shouldContain` "nonsense")
     -- Bytes are passed on as they are, whatever the locale is.

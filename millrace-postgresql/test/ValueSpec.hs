@@ -38,8 +38,12 @@ spec server = describe "values" . aroundAll (withConnectionTo server) $ do
     same "time" [midnight, TimeOfDay 23 59 59.999999]
     same "timestamp" [LocalTime (fromGregorian 1969 7 20) (TimeOfDay 20 17 40)]
     same "timestamptz" [UTCTime (fromGregorian 1999 12 31) 86399.5, UTCTime (fromGregorian 2026 11 25) 0.000001]
+    same "jsonb" [Nothing, Just (Json "{}")]
     same "text" [Nothing, Just ("x" :: Text)]
     same "bigint" [Nothing, Just (5 :: Int)]
+  it "of JSON are its bytes, as the server writes them" $ \connection ->
+    map jsonBytes <$> query connection (statement "SELECT $1::jsonb" column) [value (Json "{\"a\":[1,2]}")]
+      `shouldReturn` ["{\"a\": [1, 2]}"]
   it "are not sent when they are outside the range of their type" $ \connection -> do
     let refused :: Parameter a => ByteString -> a -> IO ()
         refused kind given = do
