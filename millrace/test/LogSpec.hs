@@ -40,6 +40,10 @@ spec = describe "Millrace.Log" $ do
       eventually "the log" (either (const False) (ByteString.isSuffixOf (line <> "\n")) <$> attempted path)
     mapM ByteString.readFile [path ++ ".2", path ++ ".1", path] `shouldReturn` ["10001\n10002\n", "10003\n10004\n", "10005\n"]
     attempted (path ++ ".3") >>= (`shouldSatisfy` either isDoesNotExistError (const False))
+  it "can share its file with another log of the program" . inDirectory $ \path -> do
+    writers <- mapM (start . logs path) [1 .. 4 :: Int]
+    mapM_ finish writers
+    length . Char8.lines <$> ByteString.readFile path `shouldReturn` 400
   it "that cannot be written to throws at the beginning" . inDirectory $ \path -> do
     problem <- failsWith (withLog (logTo (path ++ "/no/log")) (\_ -> return ()))
     problem `shouldSatisfy` isDoesNotExistError
@@ -106,6 +110,8 @@ spec = describe "Millrace.Log" $ do
                  ]
   where
     numbers = map (Char8.pack . show) [10001 .. 12000 :: Int]
+    logs path k = forM_ [1 .. 20 :: Int] $ \_ ->
+      withLog (logTo path) (\output -> forM_ [1 .. 5 :: Int] (\_ -> logLine output (Char8.pack (show k))))
     inDirectory use = withTemporaryDirectory "." "millrace-test" (\directory -> use (directory ++ "/log"))
     -- Handles would refuse to read a file that is being written.
     attempted path = try (withFile path ForReading (\file -> readAt file 0 100000)) :: IO (Either IOError ByteString)

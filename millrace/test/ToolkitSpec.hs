@@ -44,6 +44,7 @@ withTree :: (FilePath -> IO a) -> IO a
 withTree use =
   withTemporaryDirectory "." "toolkit" $ \root -> do
     write (root ++ "/file") (bytesAt 0 300000)
+    write (root ++ "/log") ""
     createDirectories (root ++ "/tree/a/b") ownerOnly
     forM_ [1 .. 20 :: Int] $ \i -> write (root ++ "/tree/a/" ++ show i) "x"
     -- More than fit into one batch.

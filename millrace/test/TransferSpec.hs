@@ -94,9 +94,10 @@ spec = do
     it "takes any number" $ do
       now <- deadlineAfter (seconds 0)
       past <- deadlineAfter (microseconds minBound)
-      farthest <- deadlineAfter (microseconds maxBound)
+      farthest <- deadlineAfter (nanoseconds maxBound <> nanoseconds maxBound)
       later <- deadlineAfter (seconds 1)
       (now < later && past < later && later < farthest && farthest < noDeadline) `shouldBe` True
+      deadlineAfter (microseconds maxBound) `shouldReturn` noDeadline
     it "does not take other errors for its own" $ userError "other" `shouldNotSatisfy` isDeadlineError
   describe "setReadDeadline, setWriteDeadline" $ do
     it "end a receive without losing a byte" $

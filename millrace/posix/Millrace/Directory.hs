@@ -397,12 +397,17 @@ foldTree = foldTreeFor "Millrace.Directory.foldTree"
 
 foldTreeFor :: String -> FilePath -> Follow -> a -> (a -> Entry -> IO (Step a)) -> IO a
 foldTreeFor function root follow begin step = do
-  found <- statusBy function Always root
-  if statusKind found == Directory
-    then stateOf <$> foldDirectory (ReadingDirectory function Always throwIO) root begin (go [identity found | follow == Always])
-    else statusBy function Never root >>= fmap stateOf . step begin . Entry (nameOf root) root . statusKind
+  above <- if follow == Always then (: []) . identity <$> statusBy function Always root else return []
+  isDirectory <- newIORef True
+  outcome <- foldDirectory (ReadingDirectory function Always (unlessFile isDirectory)) root begin (go above)
+  wasDirectory <- readIORef isDirectory
+  if wasDirectory then return (stateOf outcome) else kindOf root >>= fmap stateOf . step begin . Entry (nameOf root) root
   where
+    kindOf path = statusKind <$> statusBy function Never path
     nameOf path = reverse (takeWhile (/= '/') (reverse path))
+    unlessFile isDirectory problem
+      | (Errno <$> ioe_errno problem) == Just eNOTDIR = (noNames, Complete) <$ writeIORef isDirectory False
+      | otherwise = throwIO problem
     go above state entry = do
       outcome <- step state entry
       case outcome of

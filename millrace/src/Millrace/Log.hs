@@ -35,7 +35,7 @@ where
 
 import Control.Concurrent (forkIO, forkIOWithUnmask, killThread)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
-import Control.Exception (IOException, bracket, catch, finally, try)
+import Control.Exception (IOException, bracket, catch, finally, throwIO, try)
 import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -45,7 +45,7 @@ import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (isNothing)
 import GHC.IO.Exception (IOException (..))
-import Millrace.Timer (timeout)
+import Millrace.Timer (threadDelay, timeout)
 import System.Directory (renameFile)
 import System.IO
   ( IOMode (AppendMode, ReadMode),
@@ -56,6 +56,7 @@ import System.IO
     stderr,
     withBinaryFile,
   )
+import System.IO.Error (isAlreadyInUseError)
 
 -- | How a log is written.
 data LogSettings = LogSettings
@@ -221,7 +222,14 @@ write settings pieces = case logTarget settings of
     rotate (logRotation settings) path (sum (map ByteString.length pieces))
     -- GHC's run-time system does not let one Handle read a file while another Handle writes to it. Files of
     -- "Millrace.File" have no such rule.
-    withBinaryFile path AppendMode (\file -> mapM_ (ByteString.hPut file) pieces)
+    patiently (100 :: Int) (withBinaryFile path AppendMode (\file -> mapM_ (ByteString.hPut file) pieces))
+  where
+    -- It lets only one Handle write to a file, either. Another log of this program may do so now, for a moment.
+    patiently left action =
+      action `catch` \problem ->
+        if isAlreadyInUseError problem && left > 0
+          then threadDelay 10000 >> patiently (left - 1) action
+          else throwIO problem
 
 -- Makes space for this many bytes.
 rotate :: Rotation -> FilePath -> Int -> IO ()
