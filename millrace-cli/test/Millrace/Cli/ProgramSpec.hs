@@ -4,11 +4,11 @@
 module Millrace.Cli.ProgramSpec (spec) where
 
 import Control.Exception (bracket)
-import Control.Monad (forM_, when)
+import Control.Monad (filterM, forM_, when)
 import qualified Data.ByteString as ByteString
 import Data.Char (isDigit)
 import Data.List (isInfixOf, isPrefixOf, stripPrefix)
-import Data.Maybe (isNothing, mapMaybe)
+import Data.Maybe (isJust, isNothing, mapMaybe)
 import Millrace.Manager (Backend (..), backendName, probeBackend)
 import qualified Network.Socket.ByteString as Network
 import Program
@@ -83,6 +83,24 @@ spec = do
             serverBackendLine server `shouldSatisfy` isPrefixOf ("backend " <> backendName backend <> ",")
             curl [serverUrl server] `shouldReturn` "Pong!"
           else runMillrace [] arguments >>= (`failsWith` ["cannot start the I/O manager with " <> backendName backend])
+    it "says which backend of the environment does not work" $ do
+      missing <- filterM (fmap isJust . probeBackend) [minBound ..]
+      forM_ missing $ \backend -> do
+        outcome <- runMillrace [("MILLRACE_BACKEND", backendName backend)] ["pong", "--port", "0"]
+        outcome `failsWith` ["cannot start the I/O manager with MILLRACE_BACKEND=" <> backendName backend <> ": "]
+    it "says which address it cannot listen on" $ do
+      -- On which link it is would have to be said.
+      linkLocal <- runMillrace [] ["pong", "--port", "0", "--host", "fe80::1"]
+      linkLocal `failsWith` ["cannot listen on [fe80::1]:0: ", "Try another --host or --port."]
+    it "says that some ports are not for every user" . withDirectory $ \directory -> do
+      (program, arguments) <- nobodys directory
+      firstFree <- read <$> readFile "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+      when (firstFree < (2 :: Int)) $ pendingWith "every user may listen on every port here"
+      (code, _, errors) <-
+        within 20 "millrace to end" (readProcessWithExitCode program (arguments ++ ["pong", "--port", "1"]) "")
+      code `shouldBe` ExitFailure 1
+      errors `shouldContain` "cannot listen on 127.0.0.1:1: permission denied"
+      errors `shouldContain` "choose a higher one with --port"
 
   describe "works without" $
     forM_

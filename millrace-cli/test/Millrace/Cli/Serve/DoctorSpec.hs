@@ -1,6 +1,7 @@
 -- | The report about a machine.
 module Millrace.Cli.Serve.DoctorSpec (spec) where
 
+import Millrace.Cli.Base.Backend (tooManyLoops)
 import Millrace.Cli.Base.Json
 import Millrace.Cli.Serve.Doctor
 import Millrace.Manager (Backend (..), HelperCounts (..), version)
@@ -30,6 +31,10 @@ spec = do
             "  for names         helper threads: the system looks names up in no other way",
             "helper threads      at most 96; now 3 (calls: 1 being made, 0 waiting)"
           ]
+    it "how many loops a backend cannot start, and what may be too low" $ do
+      tooManyLoops Epoll 1 `shouldBe` "cannot start a loop"
+      tooManyLoops IoUring 4 `shouldStartWith` "cannot start 4 loops: "
+      tooManyLoops Hybrid 4 `shouldContain` "ulimit -l"
     it "a limit that cannot be raised" $
       renderText restricted {examinedHardLimit = Just 1024} `shouldContain` "descriptors         1024\n"
     it "a program without HTTP/3" $ do

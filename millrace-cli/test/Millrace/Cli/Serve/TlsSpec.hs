@@ -13,6 +13,7 @@ import System.FilePath ((</>))
 import System.Posix.Signals (sigTERM, sigUSR2)
 import System.Process (readProcessWithExitCode)
 import Test.Hspec
+import TestSupport.Time (eventually)
 
 spec :: Spec
 spec = around withCertificates $ do
@@ -36,6 +37,22 @@ spec = around withCertificates $ do
         metrics `shouldSatisfy` ("millrace_tls_handshakes_total{result=\"full\"} 2\n" `isInfixOf`)
         signalServer sigTERM server
         waitForExit 30 server >>= (`shouldBe` ExitSuccess)
+
+  it "counts the outcomes of handshakes" $ \folder ->
+    withServer (["pong", "--port", "0", "--status", "0"] ++ tls folder "one") $ \server -> do
+      status <- nextLine server
+      let session = folder </> "session"
+          connecting options =
+            readOpenssl (["s_client", "-connect", "127.0.0.1:" ++ show (serverPort server), "-ign_eof"] ++ options)
+          metrics = curl [takeWhile (/= ' ') (drop (length "status on ") status) `replacing` "metrics"]
+          counted result =
+            eventually (result ++ " is counted") $
+              (("millrace_tls_handshakes_total{result=\"" ++ result ++ "\"} 1\n") `isInfixOf`) <$> metrics
+      mapM_ connecting [["-sess_out", session], ["-sess_in", session]]
+      counted "resumed"
+      -- This client does not trust the certificate, and says so.
+      curl [localUrl server] `shouldThrow` anyIOException
+      counted "refused"
 
   it "sends all but plain names of challenges to https" $ \folder ->
     withServer (["pong", "--port", "0", "--redirect-to-https", "0"] ++ tls folder "one") $ \server -> do
