@@ -17,12 +17,12 @@ spec :: Spec
 spec = describe "requestSendEarlyHints (RFC 8297)" $ do
   it "sends a 103 before the response" $
     withServer id hinting $ \port -> do
-      bytes <- exchange port lastGet
+      bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
       map replyStatus (parseReplies bytes) `shouldBe` [103, 200]
       map (headerOf "link") (parseReplies bytes) `shouldBe` [Just "</a>", Nothing]
   it "sends one over HTTP/2" $
     withServer id hinting $ \port -> withHttp2 port $ \http2 -> do
-      answer <- ask http2 (Http2.get "/" []) ""
+      answer <- ask http2 (Http2.get "/") ""
       map (lookup ":status") (answerInterim answer) `shouldBe` [Just "103"]
 
 hinting :: Application
