@@ -93,9 +93,10 @@ spec = describe "borrowed buffers" $ do
     withTcpPair $ \peer here ->
       forM_ [(0, 0), (-1, 1), (0, borrowedSize + 1), (borrowedSize, 1), (1, maxBound)] $ \(offset, count) -> do
         buffer <- borrow
-        let sending = sendThenReceiveWithin (seconds 1) here (Slice buffer offset count) (const (return ()))
-        problem <- failsWith sending :: IO IOError
-        show problem `shouldContain` ("a buffer does not have " ++ show count ++ " bytes from " ++ show offset ++ " on")
+        let slice = Slice {sliceBuffer = buffer, sliceOffset = offset, sliceCount = count}
+        problem <- failsWith (sendThenReceiveWithin (seconds 1) here slice (const (return ()))) :: IO IOError
+        show problem
+          `shouldContain` ("does not have " ++ show (sliceCount slice) ++ " bytes from " ++ show (sliceOffset slice) ++ " on")
         -- It is the buffer that is lent next.
         again <- borrow
         giveBack again

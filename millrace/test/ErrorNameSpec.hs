@@ -28,6 +28,7 @@ import Millrace.Socket.Unix (receivePassingBefore)
 import Millrace.Watch
 import Support (failsWith, withListener, withTcpPair, withUnixPair)
 import System.FilePath ((</>))
+import System.Posix.IO (createPipe)
 import Test.Hspec
 import TestSupport.Folder (withTemporaryFolder)
 
@@ -63,6 +64,21 @@ spec = describe "an error names its function and its object" $ do
     named "Millrace.Pipe.readPipe" (show out) (void (readPipe out 10))
     named "Millrace.Pipe.writePipe" (show into) (writePipe into "x")
     named "Millrace.Pipe.setPipeCapacity" (show into) (void (setPipeCapacity into 4096))
+  it "a closed named pipe, and a closed one that was made of descriptors" $
+    withTemporaryFolder "millrace-names" $ \folder -> do
+      let path = folder </> "fifo"
+          closed from to out into = do
+            closeReadEnd out
+            closeWriteEnd into
+            named "Millrace.Pipe.readPipe" from (void (readPipe out 10))
+            named "Millrace.Pipe.writePipe" to (writePipe into "x")
+      createFifo path (Directory.Permissions 0o600)
+      fifo <- openFifoForReading path
+      openFifoForWriting path >>= closed ("FIFO " ++ path ++ ", to read from") ("FIFO " ++ path ++ ", to write to") fifo
+      (theirs, ours) <- createPipe
+      taken <- readEndFromDescriptor theirs
+      writeEndFromDescriptor ours
+        >>= closed ("pipe, to read from: " ++ show theirs) ("pipe, to write to: " ++ show ours) taken
   it "a descriptor that is none" $
     forM_
       [ ("readEndFromDescriptor", void . readEndFromDescriptor),
