@@ -54,7 +54,7 @@ spec = beforeAll_ (void (c_global_init globalDefault)) $
   describe "libcurl" $ do
     -- The server takes 300 ms for each. One after the other they would take a minute.
     it "downloads 200 files at once" $
-      withFewThreads 4 $ \threadsAreFew -> do
+      withFewThreads $ \threadsAreFew -> do
         url <- setting "MILLRACE_TEST_SLOW_URL"
         (files, duration) <- measured $ do
           jobs <- replicateM 200 (start (download url (return . ByteString.length)))

@@ -23,7 +23,7 @@ foreign import ccall "freeaddrinfo" c_freeaddrinfo :: Ptr AddressInfo -> IO ()
 spec :: Spec
 spec = describe "getaddrinfo" $
   it "resolves 300 names at once" $
-    withFewThreads (4 + 4) $ \threadsAreFew -> do
+    withFewThreads $ \threadsAreFew -> do
       -- four helpers for names
       jobs <- replicateM 300 (start (resolve "localhost"))
       threadsAreFew

@@ -50,7 +50,7 @@ spec :: Spec
 spec = describe "libpq" $ do
   -- One after the other they would take 50 s. Four helpers read the files that libpq 18 looks at when it connects.
   it "has 500 queries answered over a pool of 50 connections" $
-    withFewThreads (4 + 4) $ \threadsAreFew -> do
+    withFewThreads $ \threadsAreFew -> do
       (answers, duration) <- withPool 50 $ \pool -> measured $ do
         jobs <- forM [1 .. 500 :: Int] $ \number -> start $
           bracket (readChan pool) (writeChan pool) $ \connection ->

@@ -40,7 +40,7 @@ foreign import ccall unsafe "test_has_failed" c_has_failed :: Ptr Context -> IO 
 spec :: Spec
 spec = describe "hiredis" $
   it "waits in BLPOP on a thousand connections" $
-    withFewThreads 4 $ \threadsAreFew -> do
+    withFewThreads $ \threadsAreFew -> do
       connected <- newEmptyMVar
       process <- getProcessID
       let list number = "list-" ++ show process ++ "-" ++ show number

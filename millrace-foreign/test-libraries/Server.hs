@@ -16,11 +16,12 @@ import Test.Hspec hiding (before)
 setting :: String -> IO String
 setting = getEnv
 
--- | Runs an action that gets a check: whether the process has at most this many additional threads.
-withFewThreads :: Int -> (IO () -> IO a) -> IO a
-withFewThreads more action = do
+-- | Runs an action that gets a check: whether the process has few additional threads. If each call had one, there would
+-- be hundreds. On a busy machine the run-time system makes some for itself.
+withFewThreads :: (IO () -> IO a) -> IO a
+withFewThreads action = do
   before <- osThreads
-  action (osThreads >>= \now -> now `shouldSatisfy` (<= before + more))
+  action (osThreads >>= \now -> now `shouldSatisfy` (<= before + 20))
 
 osThreads :: IO Int
 osThreads = listDirectory "/proc/self/task" >>= evaluate . length
