@@ -147,7 +147,7 @@ data TLSSettings = TLSSettings
     tlsCredentials :: !(Maybe Credentials),
     -- | Runs in each handshake: see 'tlsSettingsSni'. Default: none.
     tlsCredentialsFor :: !(Maybe (Maybe String -> IO Credentials)),
-    -- | How often the files of certificates are checked; 'unlimited' means never. Default: @seconds 5@.
+    -- | How often the files of certificates are checked; 'Millrace.Duration.unlimited' means never. Default: @seconds 5@.
     tlsWatchInterval :: !Duration,
     -- | Runs after certificates were read again because their files have changed. Default: nothing.
     tlsOnReload :: !(Reload -> IO ()),
