@@ -108,7 +108,9 @@ timeoutAfter limit action = liftableTimeout limit (const action)
 -- | 'timeoutAfter' with a number of microseconds, as base's 'System.Timeout.timeout' takes it. A negative number is no
 -- limit.
 timeout :: Int -> IO a -> IO (Maybe a)
-timeout limitMicros = timeoutAfter (if limitMicros < 0 then unlimited else microseconds limitMicros)
+timeout limitMicros action
+  | limitMicros < 0 = Just <$> action
+  | otherwise = interruptedAfter limitMicros (const action)
 
 -- | Runs an action with a limit on its time, as 'timeoutAfter' does. The action may find that it needs longer: it gets
 -- another action, which removes the limit unless it has already passed.
@@ -117,11 +119,16 @@ timeout limitMicros = timeoutAfter (if limitMicros < 0 then unlimited else micro
 liftableTimeout :: Duration -> (IO () -> IO a) -> IO (Maybe a)
 liftableTimeout limit action
   | limit == unlimited = Just <$> action (return ())
-  | limit == mempty = return Nothing
+  | otherwise = interruptedAfter (durationMicroseconds limit) action
+{-# INLINE liftableTimeout #-}
+
+interruptedAfter :: Int -> (IO () -> IO a) -> IO (Maybe a)
+interruptedAfter limitMicros action
+  | limitMicros == 0 = return Nothing
   | otherwise = mask $ \restore -> do
     caller <- myThreadId
     lock <- newEmptyMVar
-    timer <- startTimer (durationMicroseconds limit) (Perform (expire caller lock))
+    timer <- startTimer limitMicros (Perform (expire caller lock))
     -- 'Just' is made in masked state: see 'Millrace.Internal.Park.handOver'.
     result <-
       (Just <$> restore (action (mask_ (void (stopTimer timer))))) `catch` \problem -> do
@@ -131,7 +138,7 @@ liftableTimeout limit action
     -- already.
     maybe (return ()) (const (disarm timer lock)) result
     return result
-{-# INLINE liftableTimeout #-}
+{-# INLINE interruptedAfter #-}
 
 -- The timer has fired. A new thread throws the exception, because throwing waits until the target can receive it.
 --
