@@ -7,7 +7,7 @@
 -- >   found <- lookUpBefore deadline (host "example.org" "https")
 -- >   mapM_ (print . addrAddress) found
 --
--- Errors are 'IOError's that say what was looked up, of the type 'System.IO.Error.isDoesNotExistError' as those of
+-- Errors are @IOError@s that say what was looked up, of the type 'System.IO.Error.isDoesNotExistError' as those of
 -- network's @getAddrInfo@; 'nameProblem' says why. A deadline that passes is one as everywhere
 -- ('Millrace.Deadline.isDeadlineError'). Within "Millrace.Simulation" these functions are refused.
 --

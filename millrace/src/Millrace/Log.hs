@@ -70,7 +70,7 @@ data LogSettings = LogSettings
 data LogTarget
   = -- | They are appended to the file at this path.
     LogFile !FilePath
-  | -- | The action gets some whole lines at a time. It may wait, and throws an 'IOError' if it fails.
+  | -- | The action gets some whole lines at a time. It may wait, and throws an @IOError@ if it fails.
     LogAction (ByteString -> IO ())
 
 -- | Whether a log renames its file when that is large.
@@ -131,7 +131,7 @@ data Pending = Pending !Int [ByteString] !Int
 nothing :: Pending
 nothing = Pending 0 [] 0
 
--- | A log while the action runs. Throws an 'IOError' at the beginning if the target cannot be written to. Afterwards its
+-- | A log while the action runs. Throws an @IOError@ at the beginning if the target cannot be written to. Afterwards its
 -- last lines are written, as 'endLog' says.
 withLog :: LogSettings -> (Log -> IO a) -> IO a
 withLog settings use = do
@@ -145,7 +145,7 @@ withLog settings use = do
     -- A writer that blocks may take long to notice that it is killed. Do not wait for it.
     stopWriting output writer = endLog output >> void (forkIO (killThread writer))
 
--- | Throws an 'IOError' if the target of a log cannot be written to.
+-- | Throws an @IOError@ if the target of a log cannot be written to.
 checkLog :: LogSettings -> IO ()
 checkLog settings = write settings []
 
