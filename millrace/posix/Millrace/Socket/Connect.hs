@@ -243,11 +243,12 @@ isUsualEnd problem = case fromException problem of
   where
     ends = [ePIPE, eCONNRESET, eCONNABORTED, eNOTCONN, eHOSTUNREACH, eNETUNREACH]
 
--- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new thread.
--- The connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then
--- it takes those that are in the system's queue, while it has capacity for them, stops listening, and waits for the connections for the time of grace, or until it is interrupted again. Those that
--- remain are interrupted, and it waits for their end, also if it is interrupted once more, but no longer than they may
--- clean up. So it never returns, and ends by an exception.
+-- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new
+-- thread. The connection is closed when its action has ended. It serves until it is interrupted or cannot accept any
+-- more. Then it takes those that are in the system's queue, while it has capacity for them, stops listening, and waits
+-- for the connections for the time of grace, or until it is interrupted again. Those that remain are interrupted, and
+-- it waits for their end, also if it is interrupted once more, but no longer than they may clean up. So it never
+-- returns, and ends by an exception.
 --
 -- A family that the system does not have, such as IPv6 where that is switched off, is left out if there are addresses
 -- of another one.

@@ -294,7 +294,8 @@ setNoParsePath value settings = settings {settingsNoParsePath = value}
 -- | Receives the action that shuts the server down. The server then accepts the connections in the listening socket's
 -- queue and closes the socket. It closes connections without a request and without traffic in the last quarter of a
 -- second, and the others after their next response, which has @Connection: close@. A client that has sent a part of a
--- request is waited for as long as at other times ('setHeaderTimeout', 'setBodyTimeout'). Then 'Network.Wai.Handler.Millrace.runSettings' returns.
+-- request is waited for as long as at other times ('setHeaderTimeout', 'setBodyTimeout'). Then
+-- 'Network.Wai.Handler.Millrace.runSettings' returns.
 -- The action returns at once and may run in any thread, also in that of a signal handler. Default: nothing.
 --
 -- On Linux, "Network.Wai.Millrace.Shutdown" has it ready for SIGTERM.
