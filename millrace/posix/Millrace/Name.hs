@@ -138,11 +138,11 @@ nameProblem problem = case ioe_errno problem of
 firstCode :: CInt
 firstCode = fromIntegral nameErrorBase
 
-nameError :: String -> String -> Problem -> CInt -> IOError
-nameError function described problem code =
+nameError :: String -> String -> CInt -> IOError
+nameError function described code =
   IOError Nothing NoSuchThing function text (Just (firstCode + code)) (Just described)
   where
-    text = case problem of
+    text = case problemOf (fromIntegral code) of
       NoSuchName -> "there is no such name, or it has no address of this kind"
       NoSuchService -> "the service is not known for this type of socket; give its port's number"
       TemporaryFailure -> "no answer from the name servers now; try again later"
@@ -159,12 +159,12 @@ lookUp = lookUpBefore noDeadline
 -- | 'lookUp' with a deadline.
 lookUpBefore :: Deadline -> Query -> IO [AddrInfo]
 lookUpBefore deadline query
-  | any ('\NUL' `elem`) [hostText, serviceText] = refused NoSuchName (fromIntegral errorNoName)
-  | not (all isAscii (hostText ++ serviceText)) = refused NotAscii codeNotAscii
+  | any ('\NUL' `elem`) [hostText, serviceText] = refused (fromIntegral errorNoName)
+  | not (all isAscii (hostText ++ serviceText)) = refused codeNotAscii
   | otherwise = runJobBefore deadline what >>= either (failed function described) return
   where
     function = "Millrace.Name.lookUp"
-    refused problem code = throwIO (nameError function described problem code)
+    refused = throwIO . nameError function described
     described = fromMaybe "this machine" (queryHost query) ++ maybe "" (':' :) (queryService query)
     hostText = fromMaybe "" (queryHost query)
     serviceText = fromMaybe "" (queryService query)
@@ -220,10 +220,8 @@ addresses count (Output memory bytes) = do
 -- The errors of getaddrinfo have other numbers than those of the system: they are beyond them.
 failed :: String -> String -> Errno -> IO a
 failed function described (Errno code)
-  | code >= firstCode = throwIO (nameError function described (problemOf number) (code - firstCode))
+  | code >= firstCode = throwIO (nameError function described (code - firstCode))
   | otherwise = throwIO (failure function described (Errno code))
-  where
-    number = fromIntegral (code - firstCode) :: Int
 
 -- No function of the system has this code.
 codeNotAscii :: CInt
