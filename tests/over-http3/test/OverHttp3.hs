@@ -81,6 +81,7 @@ ofFrames =
     "in an orderly way",
     -- What makes work and brings nothing: packets count, not frames.
     "frames without use",
+    "useless-frames",
     "tell of each connection that they end",
     "a window that grows by 0",
     "DATA behind RST_STREAM",
