@@ -32,8 +32,9 @@ class Program:
     between: list = field(default_factory=list)
     flags: str = ""
     port: int = 0
-    # Asks instead of the requests.
+    # Asks instead of the requests: a function, or arguments with which the same program is a client that prints its answers.
     ask: object = None
+    client: list = field(default_factory=list)
     # Where Debian's source is found and where its dependencies are; usually in this release.
     source_release: str = ""
     only_on: str = ""
@@ -189,6 +190,9 @@ PROGRAMS = {
     "yesod-site": Program(
         "yesod-site:exe:yesod-site", ["{port}", "{folder}/notes.db", "{made}/static"], YESOD_REQUESTS, made="yesod-site",
         between=YESOD_BETWEEN),
+    "servant-shelf": Program(
+        "servant-shelf:exe:servant-shelf", ["{port}"], [], made="servant-shelf", client=["ask", "{port}"],
+        between=["haskell-servant-server", "haskell-wai-app-static"]),
     "chat": Program(
         "wai-websockets:exe:wai-websockets-example", [], [], source="haskell-wai-websockets", between=["haskell-wai-app-static"],
         flags="+example", port=9160, ask=chat, expected={
