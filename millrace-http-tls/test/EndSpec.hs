@@ -8,7 +8,9 @@ import Control.Concurrent.MVar
 import Control.Monad
 import qualified Data.ByteString as B
 import Data.IORef
+import GHC.Clock (getMonotonicTime)
 import qualified Millrace.Socket as Socket
+import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Tls hiding (Negotiated (..))
 import Network.Wai.Handler.Millrace (setGracefulShutdownTimeout, setInstallShutdownHandler, setOnException)
 import Network.Wai.Handler.MillraceTLS hiding (Credentials)
@@ -33,6 +35,23 @@ spec server client = do
       \port -> client port $ \one -> do
         join (takeMVar stop)
         receiveAll one >>= (`shouldBe` "")
+
+  it "comes soon to clients that have sent a part of a handshake or of a head, and is not reported" $ do
+    stop <- newEmptyMVar
+    reports <- newIORef []
+    let noting = setGracefulShutdownTimeout (Just 25) . setOnException (\_ failure -> modifyIORef reports (failure :))
+    withServer server (noting . setInstallShutdownHandler (putMVar stop)) telling $
+      \port -> withPlain port $ \plain -> client port $ \one -> do
+        Plain.sendAll plain (B.pack [22, 3, 1, 1, 0, 1, 0, 0])
+        sendAll one "GET /som"
+        start <- getMonotonicTime
+        join (takeMVar stop)
+        receiveAll one >>= (`shouldBe` "")
+        _ <- Plain.recv plain 100
+        end <- getMonotonicTime
+        end - start `shouldSatisfy` (< 10)
+        found <- readIORef reports
+        map show found `shouldBe` []
 
   it "comes after the response to a request that is under way" $ do
     stop <- newEmptyMVar

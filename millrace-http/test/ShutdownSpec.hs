@@ -12,6 +12,7 @@ import qualified Data.ByteString as B
 import Data.Either (isLeft)
 import Data.IORef
 import GHC.Clock (getMonotonicTime)
+import Http2Frame
 import Network.HTTP.Types (status200)
 import Network.Socket hiding (close, shutdown)
 import Network.Wai (Application, responseStream)
@@ -63,6 +64,63 @@ spec = do
         end - start `shouldSatisfy` (< 20) -- idle ones would stay for 30
     it "answers a request that follows the last response closely, and one on a new connection" $
       untilQuick (requestsAfterStop pong) `shouldReturn` replicate 3 [("Pong", Just "close")]
+    it "waits a second for the rest of heads, and ends them without an answer, and what comes slowly after five" $ do
+      port <- freePort
+      reported <- newIORef []
+      let noting _ failure = modifyIORef reported (show failure :)
+          get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          lasting use = withConnection port $ \client -> do
+            begun <- use client
+            start <- getMonotonicTime
+            received <- begun
+            end <- getMonotonicTime
+            return (received, end - start)
+          silently beginning client = send client beginning >> return (receiveAll client)
+          afterRequest client = do
+            send client get
+            _ <- receiveResponse client
+            silently "GET / HTT" client
+          completing client = do
+            send client "GET / HTT"
+            return (threadDelay 300000 >> send client "P/1.1\r\nHost: a\r\n\r\n" >> receiveAll client)
+          slowly client = do
+            send client "GET / HTTP/1.1\r\na: "
+            sender <- async (void (try (forever (threadDelay 200000 >> send client "a")) :: IO (Either IOException ())))
+            return (receiveAll client <* cancel sender)
+          http2 frames = preface <> B.concat (map encodeFrame (settingsFrame [] : frames))
+          block = literals [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]
+      stopping port (setProxyProtocolOptional . setOnException noting) pong $ \stop ended -> do
+        ready <- newEmptyMVar
+        stopped <- newEmptyMVar
+        clients <-
+          mapM
+            (\use -> async (lasting (\client -> use client <* putMVar ready () <* readMVar stopped)))
+            [ silently "GET /some",
+              silently "GET / HTTP/1.1\r\nHost: a\r\n",
+              silently "\r\n\r\n\r\n",
+              silently "PROXY TCP4 1.2",
+              silently "PRI * HT",
+              silently (B.take 20 preface),
+              silently (http2 [headersFrame 1 [] (B.take 5 block)]),
+              silently (B.take (B.length preface + 9 + 12) (http2 [headersFrame 1 [EndHeaders, EndStream] block])),
+              afterRequest,
+              completing,
+              slowly
+            ]
+        forM_ clients (const (takeMVar ready))
+        threadDelay 200000
+        stop
+        putMVar stopped ()
+        outcomes <- mapM (within "an end" . wait) clients
+        within "the end" (takeMVar ended)
+        let isHttp1 = [0, 1, 2, 3, 4, 8, 10]
+        [fst (outcomes !! number) | number <- isHttp1] `shouldBe` map (const "") isHttp1
+        map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies (fst (outcomes !! 9)))
+          `shouldBe` [("Pong", Just "close")]
+        map snd (take 10 outcomes) `shouldSatisfy` all (< 4)
+        snd (last outcomes) `shouldSatisfy` (< 15)
+        -- A client of empty lines has left without a request, as far as the server knows.
+        filter (/= "ConnectionClosedByPeer") <$> readIORef reported `shouldReturn` []
     it "answers what the queue of the listening socket holds" $ do
       port <- freePort
       started <- newEmptyMVar

@@ -17,6 +17,7 @@ module Millrace.Http.Http1.Connection
 
     -- * Waiting and working
     isIdle,
+    isInHead,
     becomeIdle,
     becomeBusy,
     giveWay,
@@ -130,6 +131,14 @@ data Connection = Connection
 -- | Whether the connection waits for a request of which no byte has come. Any thread may call this.
 isIdle :: Connection -> IO Bool
 isIdle connection = readField (connectionState connection) isIdleNow
+
+-- | Whether a part of a request's head has come, or empty lines before it, and the connection waits for the rest. Any
+-- thread may call this.
+isInHead :: Connection -> IO Bool
+isInHead connection = do
+  reached <- readStage connection
+  waits <- isIdle connection
+  return (reached == InHead || (reached == BetweenRequests && not waits))
 
 -- | Marks the connection as waiting for a request.
 becomeIdle :: Connection -> IO ()

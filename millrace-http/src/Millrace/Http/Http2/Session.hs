@@ -12,6 +12,7 @@ module Millrace.Http.Http2.Session
   ( Session,
     runSession,
     isIdle,
+    isInLastHead,
     isLeaving,
     askToEnd,
     requestCount,
@@ -473,12 +474,14 @@ checkTimeouts session = do
   stopped <- monotonicNanoseconds >>= stopClients engine
   when (stopped > 0) (flush connection)
   open <- streamCount engine
+  inLastHead <- hasOnlyHead session
   let next
         | wanted == EndNow && reached /= Last = announce EndLast Last
         | wanted == EndSoon && reached == Open = announce EndNotice Noticed
         | reached == Noticed = if noticed >= noticeMicros then announce EndLast Last else return True
         | hasSlowHead = endCalm engine >> flush connection >> return False
         | open == 0 && reached == Last = flush connection >> return False
+        | wanted == EndNow && inLastHead = flush connection >> return False
         | wasLongIdle = do
           -- On a busy machine a request may have come before this thread could run.
           arrived <- hasArrived (connectionTransport connection)
@@ -542,6 +545,20 @@ isIdle session = do
   reached <- get session stage
   open <- if waits then streamCount (engineOf session) else return 1
   return (waits && open == 0 && reached /= Last)
+
+-- | Whether the last GOAWAY was sent, and all that is left is a stream whose head is incomplete.
+isInLastHead :: Session -> IO Bool
+isInLastHead session = do
+  waits <- get session isWaiting
+  if waits then hasOnlyHead session else return False
+
+hasOnlyHead :: Session -> IO Bool
+hasOnlyHead session = do
+  reached <- get session stage
+  since <- get session headSince
+  -- There is one incomplete head at a time: a client must not send other frames within it.
+  open <- if reached == Last && isJust since then streamCount (engineOf session) else return 0
+  return (open == 1)
 
 -- | Whether the last GOAWAY was sent.
 isLeaving :: Session -> IO Bool

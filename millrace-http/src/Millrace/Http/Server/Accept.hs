@@ -299,7 +299,8 @@ admitConnection server registry application number peerSocket peer = do
 -- Waits until the accepting threads have ended and no connection is open. Returns False if that takes longer than the
 -- given number of seconds. Closes idle connections at once, and repeatedly, because a connection may become idle at any
 -- moment. Busy ones send "Connection: close" with their next response, or GOAWAY with HTTP/2. A connection with very
--- recent traffic does not count as idle: its next request may be on its way, and would be lost.
+-- recent traffic does not count as idle: its next request may be on its way, and would be lost. Neither are incomplete
+-- heads and handshakes waited for, if no more of them comes.
 drain :: Maybe Int -> [Registry] -> IO Bool -> IO Bool
 drain seconds registries isAccepting = do
   start <- monotonicNanoseconds
@@ -318,20 +319,28 @@ drain seconds registries isAccepting = do
           if isLate
             then return False
             else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
-    endQuiet elapsedMillis open =
-      filterM (fmap not . finishSoon) open >>= filterM (isSilent elapsedMillis) >>= mapM_ giveWay
+    endQuiet elapsedMillis open = forM_ open $ \connection -> do
+      announced <- finishSoon connection
+      waits <- if announced then return False else isIdle connection
+      halfway <- if waits then return False else isInHead connection
+      silent <- if waits || halfway then silence elapsedMillis connection else return 0
+      when
+        ( (waits && silent >= inFlightMicros `quot` 1000)
+            || (halfway && (silent >= headSilenceMillis || elapsedMillis >= headMillis))
+        )
+        (giveWay connection)
 {-# NOINLINE drain #-}
 
--- Whether a connection has been idle long enough that no request can be on its way. If the kernel does not know when
--- there was last traffic, the time counts from the beginning of the shutdown.
-isSilent :: Int -> Served -> IO Bool
-isSilent elapsedMillis connection = do
-  waits <- isIdle connection
-  if not waits
-    then return False
-    else do
-      millis <- quietMillis (servedTransport connection)
-      return (fromMaybe elapsedMillis millis >= inFlightMicros `quot` 1000)
+-- For how many milliseconds there has been no traffic. If the kernel does not know, the time counts from the beginning
+-- of the shutdown.
+silence :: Int -> Served -> IO Int
+silence elapsedMillis connection = fromMaybe elapsedMillis <$> quietMillis (servedTransport connection)
+
+-- At a shutdown a head or a handshake that is incomplete ends when none of its bytes has come for the first time, which
+-- is long enough for a segment that was lost and is sent again; or after the second one, however many come.
+headSilenceMillis, headMillis :: Int
+headSilenceMillis = 1000
+headMillis = 5000
 
 openOnes :: [Registry] -> IO [Served]
 openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries

@@ -20,6 +20,7 @@ module Millrace.Http.Server.Connection
 
     -- * What other threads see of it
     isIdle,
+    isInHead,
     isLeaving,
     requestCount,
     finishSoon,
@@ -67,9 +68,11 @@ data State
     Unannounced
   | -- No byte has come.
     Waiting
-  | -- The same, and the server has ended what is received.
+  | -- The server has ended the receiving side before the protocol was known.
     GivingWay
-  | -- It is not known yet which protocol the client speaks, or the connection is over.
+  | -- Bytes have come: a part of a handshake, of a proxy's header, or of what shows which protocol the client speaks.
+    Opening
+  | -- The connection is over, or about to begin.
     Busy
   | -- All was sent, and only the client's end is missing.
     Leaving
@@ -132,13 +135,14 @@ serve served application = do
     Right NotOpened -> return ()
 {-# NOINLINE serve #-}
 
-noteOpening :: Served -> OpeningState -> IO ()
-noteOpening served opening = atomicModifyIORef' (servedState served) (\state -> (next state, ()))
+noteOpening :: Served -> OpeningState -> IO Receiving
+noteOpening served opening = atomicModifyIORef' (servedState served) next
   where
-    next GivingWay = GivingWay
-    next _ = case opening of
+    next GivingWay = (GivingWay, EndedByServer)
+    next _ = (entered, StillReceiving)
+    entered = case opening of
       Waits -> Waiting
-      Works -> Busy
+      Works -> Opening
       Leaves -> Leaving
 
 noteHttp2 :: Served -> Maybe Http2.Session -> IO ()
@@ -224,6 +228,17 @@ isIdle served = do
     GivingWay -> return True
     _ -> return False
 
+-- | Whether something has come that must be complete before there is a request: a part of a head, of a handshake or of
+-- a proxy's header; and no answer is under way. Of HTTP\/2 only if the connection takes no more requests.
+isInHead :: Served -> IO Bool
+isInHead served = do
+  state <- readIORef (servedState served)
+  case state of
+    SpeakingHttp1 connection -> Http1.isInHead connection
+    SpeakingHttp2 session -> Http2.isInLastHead session
+    Opening -> return True
+    _ -> return False
+
 -- | Whether all responses were sent, and only the client's end of the connection is missing.
 isLeaving :: Served -> IO Bool
 isLeaving served = do
@@ -252,8 +267,9 @@ finishSoon served = do
     SpeakingHttp2 session -> True <$ Http2.askToEnd session Http2.ToFinish
     _ -> return False
 
--- | Ends an idle connection. If a request has just been received, it is still answered. If only a part of its head was,
--- it is not: the client finds the connection closed, and may send it again.
+-- | Ends a connection that is idle or has a part of a head ('isInHead'). If a request has just been received, it is
+-- still answered. If only a part of its head was, it is not: the client finds the connection closed, and may send
+-- it again.
 giveWay :: Served -> IO ()
 giveWay served = do
   state <- atomicModifyIORef' (servedState served) (\state -> (ending state, state))
@@ -263,4 +279,5 @@ giveWay served = do
     _ -> endReceiving (servedTransport served)
   where
     ending Waiting = GivingWay
+    ending Opening = GivingWay
     ending state = state

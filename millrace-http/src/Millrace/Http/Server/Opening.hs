@@ -3,10 +3,10 @@
 -- |
 -- The beginning of a connection: a proxy's header, protection such as TLS, and the first bytes of the client, which
 -- show whether it speaks HTTP\/1 or HTTP\/2. Until then there is no state of either protocol.
-module Millrace.Http.Server.Opening (Opened (..), OpeningState (..), openConnection) where
+module Millrace.Http.Server.Opening (Opened (..), OpeningState (..), Receiving (..), openConnection) where
 
 import Control.Exception (SomeException, interruptible, onException, throwIO, toException, try)
-import Control.Monad (unless)
+import Control.Monad (unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -42,14 +42,21 @@ data Opened
 data OpeningState
   = -- | No byte has come.
     Waits
-  | -- | Some have come.
+  | -- | Some have come, and more must come before the protocol is known.
     Works
   | -- | All was sent, and only the client's end is missing.
     Leaves
 
+-- | Whether the client's bytes still arrive.
+data Receiving
+  = StillReceiving
+  | -- | The server has ended the receiving side. That something is incomplete then is not the client's mistake.
+    EndedByServer
+  deriving (Eq)
+
 -- | Waits for the first bytes of a connection until it is known how to serve it. The action notes the state. Call this
 -- masked. Throws what receiving throws, with an exception of type @TimeExpired@ if the client sends nothing.
-openConnection :: ServerContext -> (OpeningState -> IO ()) -> Transport -> IO Opened
+openConnection :: ServerContext -> (OpeningState -> IO Receiving) -> Transport -> IO Opened
 openConnection server note transport = case settingsProxyProtocol (serverSettings server) of
   ProxyProtocolNone -> openProtected server note transport Nothing
   wanted -> do
@@ -57,15 +64,15 @@ openConnection server note transport = case settingsProxyProtocol (serverSetting
     maybe (endEarly server) (openProxied server note transport wanted) first
 
 -- Receives the first bytes of what comes next. Nothing: the client, or the server, has ended the connection.
-receiveSome :: ServerContext -> (OpeningState -> IO ()) -> Transport -> IO (Maybe (Borrowed, Int))
+receiveSome :: ServerContext -> (OpeningState -> IO Receiving) -> Transport -> IO (Maybe (Borrowed, Int))
 receiveSome server note transport = do
   phase <- readIORef (serverPhase server)
   if phase == Over
     then return Nothing
     else do
-      note Waits
+      void (note Waits)
       received <- receiveFirst transport (freshMicros (serverLimits server)) return
-      note Works
+      void (note Works)
       return $ case received of
         EndOfStream -> Nothing
         Received buffer count -> Just (buffer, count)
@@ -93,7 +100,13 @@ takeBytes buffer count = B.packCStringLen (castPtr (borrowedBytes buffer), count
 -- The PROXY protocol
 
 -- Reads a proxy's header, of which this buffer has the beginning.
-openProxied :: ServerContext -> (OpeningState -> IO ()) -> Transport -> ProxyProtocol -> (Borrowed, Int) -> IO Opened
+openProxied ::
+  ServerContext ->
+  (OpeningState -> IO Receiving) ->
+  Transport ->
+  ProxyProtocol ->
+  (Borrowed, Int) ->
+  IO Opened
 openProxied server note transport wanted (buffer, size) = do
   deadline <- headDeadline server
   takeBytes buffer size >>= go deadline
@@ -127,7 +140,7 @@ openProxied server note transport wanted (buffer, size) = do
 -- Protection
 
 -- Protects the connection if its first byte begins a handshake. Of its first bytes some may have come.
-openProtected :: ServerContext -> (OpeningState -> IO ()) -> Transport -> Maybe (Borrowed, Int) -> IO Opened
+openProtected :: ServerContext -> (OpeningState -> IO Receiving) -> Transport -> Maybe (Borrowed, Int) -> IO Opened
 openProtected server note transport arrived = case settingsProtection (serverSettings server) of
   Nothing -> openPlain server note transport arrived
   Just protection -> do
@@ -151,25 +164,28 @@ openProtected server note transport arrived = case settingsProtection (serverSet
             NotOpened <$ refuseUnprotected server note transport bytes reason
 
 -- The transport of a handshake is closed here if it serves nothing: nobody else knows it yet.
-openHandshaken :: ServerContext -> (OpeningState -> IO ()) -> Transport -> IO Opened
+openHandshaken :: ServerContext -> (OpeningState -> IO Receiving) -> Transport -> IO Opened
 openHandshaken server note transport = do
   opened <- openPlain server note transport Nothing `onException` closeTransport transport
   case opened of
     NotOpened -> NotOpened <$ closeTransport transport
     _ -> return opened
 
-handshakeFailed :: ServerContext -> (OpeningState -> IO ()) -> Transport -> SomeException -> IO ()
+handshakeFailed :: ServerContext -> (OpeningState -> IO Receiving) -> Transport -> SomeException -> IO ()
 handshakeFailed server note transport failure
   | isAsynchronous failure = throwIO failure
   | otherwise = do
-    reportTo server Nothing (toException (HandshakeFailed failure))
-    -- The client has got a response that says why. A slow client gets no more time.
-    unless (isTimeExpired failure) (note Leaves >> linger transport refusedMicros)
+    receiving <- note Leaves
+    unless (receiving == EndedByServer) $ do
+      reportTo server Nothing (toException (HandshakeFailed failure))
+      -- The client has got a response that says why. A slow client gets no more time.
+      unless (isTimeExpired failure) (linger transport refusedMicros)
   where
     refusedMicros = 1000000
 
 -- Sends these bytes to a client that begins no handshake.
-refuseUnprotected :: ServerContext -> (OpeningState -> IO ()) -> Transport -> ByteString -> SomeException -> IO ()
+refuseUnprotected ::
+  ServerContext -> (OpeningState -> IO Receiving) -> Transport -> ByteString -> SomeException -> IO ()
 refuseUnprotected server note transport bytes reason = do
   reportTo server Nothing (toException (HandshakeFailed reason))
   counts <- newByteArray 16
@@ -177,14 +193,14 @@ refuseUnprotected server note transport bytes reason = do
   let delivery = Delivery transport (serverPace server) (Window counts 0) noDeadline
   BU.unsafeUseAsCStringLen bytes (\(at, count) -> deliver delivery NothingFollows (Piece (castPtr at) count))
     `onException` abort transport
-  note Leaves
+  void (note Leaves)
   linger transport lingerMicros
 
 ------------------------------------------------------------------------------------------------------------------------
 -- The protocol
 
 -- Finds out which protocol the client speaks, if the handshake has not agreed on HTTP/2.
-openPlain :: ServerContext -> (OpeningState -> IO ()) -> Transport -> Maybe (Borrowed, Int) -> IO Opened
+openPlain :: ServerContext -> (OpeningState -> IO Receiving) -> Transport -> Maybe (Borrowed, Int) -> IO Opened
 openPlain server note transport arrived
   | (negotiated transport >>= negotiatedProtocol) == Just (C8.pack "h2") = return (OpenedHttp2 transport B.empty)
   | otherwise = do

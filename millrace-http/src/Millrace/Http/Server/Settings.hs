@@ -293,9 +293,10 @@ setNoParsePath value settings = settings {settingsNoParsePath = value}
 
 -- | Receives the action that shuts the server down. The server then accepts the connections in the listening socket's
 -- queue and closes the socket. It closes connections without a request and without traffic in the last quarter of a
--- second, and the others after their next response, which has @Connection: close@. A client that has sent a part of a
--- request is waited for as long as at other times ('setHeaderTimeout', 'setBodyTimeout'). Then
--- 'Network.Wai.Handler.Millrace.runSettings' returns.
+-- second, and the others after their next response, which has @Connection: close@. A part of
+-- a head or of a handshake ends a connection when no more of it has come for a second, and at the latest after five
+-- seconds: there is no answer under way. A client that has sent a part of a body is waited for as long as at other
+-- times ('setBodyTimeout'). Then 'Network.Wai.Handler.Millrace.runSettings' returns.
 -- The action returns at once and may run in any thread, also in that of a signal handler. Default: nothing.
 --
 -- On Linux, "Network.Wai.Millrace.Shutdown" has it ready for SIGTERM.
