@@ -164,6 +164,23 @@ HOOGLE_REQUESTS = [
     ("GET", "/%2e%2e/none", {}),
     ("POST", "/", {"body": "hoogle=map"}),
 ]
+TO_HTML = '{"text": "# One\\n\\n*a* [b](c)", "from": "markdown", "to": "html"}'
+PANDOC_REQUESTS = [
+    ("GET", "/version", {}),
+    ("HEAD", "/version", {}),
+    ("GET", "/babelmark?text=*a*+%C3%BC&from=markdown&to=html", {}),
+    ("GET", "/babelmark", {}),
+    ("POST", "/", {"Content-Type": "application/json", "Accept": "text/plain", "body": TO_HTML}),
+    ("POST", "/", {"Content-Type": "application/json", "Accept": "application/json", "body": TO_HTML}),
+    ("POST", "/", {"Content-Type": "application/json", "Accept": "application/octet-stream", "body": TO_HTML.replace("html", "epub")}),
+    ("POST", "/", {"Content-Type": "application/json", "body": TO_HTML.replace("html", "nothing")}),
+    ("POST", "/", {"Content-Type": "application/json", "body": "{"}),
+    ("POST", "/", {"Content-Type": "text/plain", "body": TO_HTML}),
+    ("POST", "/batch", {"Content-Type": "application/json", "body": f"[{TO_HTML}, {TO_HTML.replace('html', 'latex')}]"}),
+    ("PUT", "/", {"body": "x"}),
+    ("OPTIONS", "/", {"Origin": "http://one.example", "Access-Control-Request-Method": "POST"}),
+    ("GET", "/none", {}),
+]
 HOOGLE_INPUT = """-- | A list.
 @package lists
 @version 1
@@ -193,6 +210,9 @@ PROGRAMS = {
     "servant-shelf": Program(
         "servant-shelf:exe:servant-shelf", ["{port}"], [], made="servant-shelf", client=["ask", "{port}"],
         between=["haskell-servant-server", "haskell-wai-app-static"]),
+    "pandoc": Program(
+        "pandoc-site:exe:pandoc-site", ["{port}"], PANDOC_REQUESTS, made="pandoc-site", only_on="trixie",
+        between=["haskell-pandoc-server", "haskell-servant-server", "haskell-wai-app-static", "haskell-wai-extra"]),
     "chat": Program(
         "wai-websockets:exe:wai-websockets-example", [], [], source="haskell-wai-websockets", between=["haskell-wai-app-static"],
         flags="+example", port=9160, ask=chat, expected={
