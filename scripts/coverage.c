@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -14,7 +15,7 @@
 /* The share of a processor that writing may take. */
 #define SHARE            5
 #define PAUSE_MICROS_MIN 10000
-/* A program that has ended before writes what it has reached itself. */
+/* A program that ends before writes itself what it has reached. */
 #define FIRST_PAUSE_MICROS 50000
 
 /* $HPCTIXFILE.PID.tix, and the same file while it is being written. */
@@ -28,6 +29,10 @@ typedef struct program_module {
 } program_module;
 static program_module *modules;
 static size_t module_count;
+/* Held while the list is read: the run-time system frees it when the program exits. */
+static pthread_mutex_t list = PTHREAD_MUTEX_INITIALIZER;
+static bool has_list = true;
+static pid_t process;
 
 static void find_modules(void)
 {
@@ -64,16 +69,38 @@ static void *keep_writing(void *unused)
 {
     (void)unused;
     usleep(FIRST_PAUSE_MICROS);
-    find_modules();
     for (;;) {
         struct timespec begin, end;
         clock_gettime(CLOCK_MONOTONIC, &begin);
+        pthread_mutex_lock(&list);
+        if (!has_list)
+            break;
+        if (!modules)
+            find_modules();
         write_now();
+        pthread_mutex_unlock(&list);
         clock_gettime(CLOCK_MONOTONIC, &end);
         long taken = (end.tv_sec - begin.tv_sec) * 1000000 + (end.tv_nsec - begin.tv_nsec) / 1000;
         usleep((useconds_t)(SHARE * taken > PAUSE_MICROS_MIN ? SHARE * taken : PAUSE_MICROS_MIN));
     }
+    pthread_mutex_unlock(&list);
     return NULL;
+}
+
+/* The linker puts the first in the place of the run-time system's function, which is the second. */
+void __wrap_exitHpc(void);
+void __real_exitHpc(void);
+
+void __wrap_exitHpc(void)
+{
+    /* A child has no thread that writes, and perhaps a copy of a mutex that is held. */
+    bool is_child = getpid() != process;
+    if (!is_child)
+        pthread_mutex_lock(&list);
+    has_list = false;
+    if (!is_child)
+        pthread_mutex_unlock(&list);
+    __real_exitHpc();
 }
 
 __attribute__((constructor)) static void start_writing(void)
@@ -81,7 +108,8 @@ __attribute__((constructor)) static void start_writing(void)
     const char *name = getenv("HPCTIXFILE");
     if (!name)
         return;
-    snprintf(file, sizeof file, "%s.%d.tix", name, (int)getpid());
+    process = getpid();
+    snprintf(file, sizeof file, "%s.%d.tix", name, (int)process);
     snprintf(unfinished, sizeof unfinished, "%s.part", file);
     /* The program's signals are for its own threads. */
     sigset_t all, before;

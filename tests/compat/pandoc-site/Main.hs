@@ -6,6 +6,7 @@ import System.Environment (getArgs)
 import Text.Pandoc.Server (app)
 
 main :: IO ()
-main = getArgs >>= \arguments -> case arguments of
-  [port] -> run (read port) app
-  _ -> fail "usage: pandoc-site PORT"
+main =
+  getArgs >>= \arguments -> case arguments of
+    [port] -> run (read port) app
+    _ -> fail "usage: pandoc-site PORT"
