@@ -15,13 +15,14 @@ import Control.Monad (forM, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
+import GHC.Clock (getMonotonicTime)
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
 import System.Timeout (timeout)
 import Test.Hspec
 
--- | What the clients have seen: complete answers, requests that were lost, and requests on kept connections that ended
--- before the first byte of an answer.
+-- | What the clients have seen: complete answers, requests that were lost, and requests that came so late that the
+-- server could end the connection before them ('mayEndAfter').
 data Load = Load
   { loadAnswers :: Int,
     loadLost :: [String],
@@ -29,12 +30,19 @@ data Load = Load
   }
   deriving (Show)
 
--- A client must expect that a kept connection ends, and repeats its request (RFC 9112, section 9.3.1). The server
--- spares it that as long as the request follows the last answer closely, which on a busy machine it may not: so one of
--- each of the six kept connections is allowed. Without that care each of the four restarts could cost all six.
+-- | Each request got its answer, except those that the client has to repeat.
 nothingIsLost :: Load -> Expectation
-nothingIsLost outcome =
-  outcome `shouldSatisfy` \load -> null (loadLost load) && loadAnswers load > 200 && loadRepeated load <= 6
+nothingIsLost outcome = outcome `shouldSatisfy` \load -> null (loadLost load) && loadAnswers load > 200
+
+-- What the server may wait for.
+data Awaited = FirstRequest | NextRequest
+
+-- | A server that stops may end a connection on which nothing has moved for this many seconds. Clients of a busy machine
+-- can be slower than that, and must repeat their request (RFC 9112, section 9.3.1). These times are a little shorter
+-- than the server's.
+mayEndAfter :: Awaited -> Double
+mayEndAfter FirstRequest = 4.5
+mayEndAfter NextRequest = 0.2
 
 -- | Runs an action with clients beside it, who know an answer by its end: @Pong!@. The action gets another one that
 -- waits for their end.
@@ -67,22 +75,31 @@ client port keeps over answers lost repeated = go
         go
     note failure = change lost (show (failure :: SomeException) :)
     ask connection = do
+      start <- getMonotonicTime
       connect connection (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
-      requests True connection
-    requests isFirst connection = do
+      requests FirstRequest start connection
+    -- The time is one after which something has moved on the connection.
+    requests awaited since connection = do
       isOver <- readIORef over
       unless isOver $ do
-        answer <- try (sendAll connection request >> receive connection "")
+        start <- getMonotonicTime
+        outcome <- try (sendAll connection request)
+        sent <- getMonotonicTime
+        answer <- either (pure . Left) (const (try (receive connection ""))) outcome
+        let isLate = sent - since >= mayEndAfter awaited
+            delay = " (sent after " <> show (sent - since) <> " s)"
         case answer of
           Right text
             | "Pong!" `ByteString.isSuffixOf` text -> do
               change answers (+ 1)
-              when (keeps && not ("Connection: close" `ByteString.isInfixOf` text)) (requests False connection)
-            | not isFirst && ByteString.null text -> change repeated (+ 1)
-            | otherwise -> change lost (("answer cut off: " <> show text) :)
+              when
+                (keeps && not ("Connection: close" `ByteString.isInfixOf` text))
+                (requests NextRequest start connection)
+            | isLate && ByteString.null text -> change repeated (+ 1)
+            | otherwise -> change lost (("answer cut off: " <> show text <> delay) :)
           Left failure
-            | isFirst -> note failure
-            | otherwise -> change repeated (+ 1)
+            | isLate -> change repeated (+ 1)
+            | otherwise -> change lost ((show (failure :: SomeException) <> delay) :)
     request
       | keeps = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
       | otherwise = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

@@ -299,8 +299,9 @@ admitConnection server registry application number peerSocket peer = do
 -- Waits until the accepting threads have ended and no connection is open. Returns False if that takes longer than the
 -- given number of seconds. Closes idle connections at once, and repeatedly, because a connection may become idle at any
 -- moment. Busy ones send "Connection: close" with their next response, or GOAWAY with HTTP/2. A connection with very
--- recent traffic does not count as idle: its next request may be on its way, and would be lost. Neither are incomplete
--- heads and handshakes waited for, if no more of them comes.
+-- recent traffic does not count as idle: its next request may be on its way, and would be lost. A new one has longer
+-- for its first request ('firstRequestMillis'). Incomplete heads and handshakes are not waited for, if no more of them
+-- comes.
 drain :: Maybe Int -> [Registry] -> IO Bool -> IO Bool
 drain seconds registries isAccepting = do
   start <- monotonicNanoseconds
@@ -321,14 +322,16 @@ drain seconds registries isAccepting = do
             else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
     endQuiet elapsedMillis open = forM_ open $ \connection -> do
       announced <- finishSoon connection
+      requests <- requestCount connection
       waits <- if announced then return False else isIdle connection
       halfway <- if waits then return False else isInHead connection
       silent <- if waits || halfway then silence elapsedMillis connection else return 0
       when
-        ( (waits && silent >= inFlightMicros `quot` 1000)
+        ( (waits && silent >= (if requests == 0 then firstRequestMillis else nextRequestMillis))
             || (halfway && (silent >= headSilenceMillis || elapsedMillis >= headMillis))
         )
         (giveWay connection)
+    nextRequestMillis = inFlightMicros `quot` 1000
 {-# NOINLINE drain #-}
 
 -- For how many milliseconds there has been no traffic. If the kernel does not know, the time counts from the beginning
@@ -367,7 +370,7 @@ cutAll registries isAccepting = do
 
 reportLeft :: Settings -> [Registry] -> IO ()
 reportLeft settings registries = do
-  left <- length <$> (openOnes registries >>= filterM (fmap not . isLeaving))
+  left <- length <$> (openOnes registries >>= filterM (fmap not . isLeaving) >>= filterM (fmap not . isIdle))
   when (left > 0) (settingsOnException settings Nothing (toException (ConnectionsCutOff left)) `catch` ignore)
 {-# NOINLINE reportLeft #-}
 

@@ -22,6 +22,7 @@ module Millrace.Http.Server.Admission
     Candidate,
     findIdle,
     askToEnd,
+    firstRequestMillis,
     asRunning,
     currentConnectionStates,
     overallEviction,
@@ -199,11 +200,13 @@ askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stay
       | not silent = return NotYet
       | otherwise = GivesWay <$ giveWay connection
     -- The first request of a new connection may be on its way.
-    isSilent connection = maybe False (>= silentMillis) <$> quietMillis (servedTransport connection)
+    isSilent connection = maybe False (>= firstRequestMillis) <$> quietMillis (servedTransport connection)
 
--- Longer than a request takes if its first segments were lost.
-silentMillis :: Int
-silentMillis = 5000
+-- | How long the first request of a new connection may be on its way. A client that has just connected counts on an
+-- answer: unlike one whose connection was kept, it need not repeat its request. The time is longer than a request takes
+-- if its first segments were lost, or if the client's machine is busy.
+firstRequestMillis :: Int
+firstRequestMillis = 5000
 
 -- The servers of this process.
 running :: IORef [(Unique, ([Registry], ServerState))]

@@ -309,6 +309,9 @@ setInstallShutdownHandler value settings = settings {settingsInstallShutdownHand
 -- ones, and applications that still run get 'Control.Exception.ThreadKilled'. 'setOnException' gets the number of
 -- connections whose response was incomplete ('Network.Wai.Handler.Millrace.ConnectionsCutOff'). Default: @Nothing@, no
 -- limit.
+--
+-- Idle connections do not take that long: the server closes them when they have been quiet for a quarter of a second,
+-- or for five seconds before their first request.
 setGracefulShutdownTimeout :: Maybe Int -> Settings -> Settings
 setGracefulShutdownTimeout value settings = settings {settingsGracefulShutdownSeconds = value}
 
