@@ -79,8 +79,8 @@ spec credentials server client = do
           with files = server {tlsTicketKeyFiles = files}
       B.writeFile one first
       B.writeFile other (second <> first)
-      context <- contextOf
-      let resumesAt tls = withServer tls id telling (fmap (Tls.negotiatedIsResumed . negotiated) . resuming context)
+      saved <- contextOf
+      let resumesAt tls = withServer tls id telling (fmap (Tls.negotiatedIsResumed . negotiated) . resuming saved)
       resumesAt (with [one]) `shouldReturn` False
       resumesAt (with [one]) `shouldReturn` True
       resumesAt (with [other]) `shouldReturn` True
@@ -134,8 +134,8 @@ spec credentials server client = do
       newClientContext
         clientSettings {clientVerification = Verify (trustIn (PemFile (certificateFile credentials "root")))}
     -- The connection, after the client has got a ticket.
-    resuming context port = withPlain port $ \raw ->
-      bracket (within 20 "a handshake" (clientHandshake context "localhost" raw)) close $ \one ->
+    resuming saved port = withPlain port $ \raw ->
+      bracket (within 20 "a handshake" (clientHandshake saved "localhost" raw)) close $ \one ->
         one <$ exchangeWith one (requestFor "/")
 
 shows200 :: WithClient -> PortNumber -> IO ()

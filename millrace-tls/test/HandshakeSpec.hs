@@ -6,13 +6,11 @@ module HandshakeSpec (spec) where
 import Control.Concurrent
 import Control.Exception
 import Control.Monad
-import qualified Data.ByteString as ByteString
 import Data.IORef
 import Data.Maybe (isJust, isNothing)
 import Millrace.Deadline (deadlineAfter, isDeadlineError, milliseconds)
 import Millrace.Socket (SocketOption (..), setSocketOption)
 import qualified Millrace.Socket as Socket
-import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Timer (timeout)
 import Millrace.Tls
 import Support

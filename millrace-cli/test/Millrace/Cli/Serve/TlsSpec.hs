@@ -13,7 +13,6 @@ import System.FilePath ((</>))
 import System.Posix.Signals (sigTERM, sigUSR2)
 import System.Process (readProcessWithExitCode)
 import Test.Hspec
-import TestSupport.Time (eventually)
 
 spec :: Spec
 spec = around withCertificates $ do
