@@ -12,8 +12,8 @@ module ResourceSupport
 where
 
 import Control.Concurrent (threadDelay)
-import Control.Exception (Exception (..), bracket, catch, try)
-import Control.Monad (forM_, unless, void)
+import Control.Exception (Exception (..), bracket, try)
+import Control.Monad (forM_, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as L8
@@ -26,13 +26,11 @@ import Network.Wai
 import Network.Wai.Handler.Millrace
 import ServerProcess
 import Support
-import System.Directory (listDirectory)
-import System.FilePath ((</>))
 import System.Mem (performMajorGC, performMinorGC)
-import System.Posix.Files (readSymbolicLink)
 import System.Posix.IO (closeFd, dup, stdInput)
 import System.Posix.Types (Fd (..))
 import Test.Hspec
+import TestSupport.Process (awaitTicker, descriptorCount)
 
 -- | A request after which the connection is closed.
 get :: B.ByteString
@@ -64,9 +62,9 @@ serveInherited = do
       "/allocated" -> performMinorGC >> getRTSStats >>= tell respond . allocated_bytes
       "/live" -> performMajorGC >> getRTSStats >>= tell respond . gcdetails_live_bytes . gc
       "/later" -> threadDelay 1000 >> pong request respond
-      "/exhaust" -> awaitClock 100 >> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
+      "/exhaust" -> awaitTicker >> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
       "/busy" -> waiting "begun" request respond
-      "/open" -> listDirectory descriptors >>= tell respond . length
+      "/open" -> descriptorCount >>= tell respond
       "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
       "/boundary" -> newBoundary >>= respond . responseLBS status200 [] . L8.fromStrict
       "/reported" -> readIORef reported >>= respond . responseLBS status200 [] . L8.pack
@@ -75,16 +73,6 @@ serveInherited = do
     -- Goes on until the request body ends.
     waiting word request respond =
       respond . responseStream status200 [] $ \write flush -> write word >> flush >> void (strictRequestBody request)
-    -- The run-time system takes a descriptor for its clock in a thread of that, some time after the program has begun:
-    -- where there is none left then, it ends the program. On another system the clock may need none.
-    awaitClock :: Int -> IO ()
-    awaitClock 0 = return ()
-    awaitClock tries = do
-      open <- listDirectory descriptors >>= mapM (\name -> readSymbolicLink (descriptors </> name) `catch` closed)
-      unless ("anon_inode:[timerfd]" `elem` open) (threadDelay 10000 >> awaitClock (tries - 1))
-    descriptors = "/proc/self/fd"
-    closed :: IOException -> IO FilePath
-    closed _ = return ""
     -- Every descriptor that there is.
     takeAll taken = try (dup stdInput) >>= either (none taken) (takeAll . (: taken))
     none :: [Fd] -> IOException -> IO [Fd]

@@ -42,11 +42,9 @@ import Millrace.Timer (getSystemTimerManager, registerTimeout)
 import qualified Millrace.Timer as Timer
 import Millrace.Watch
 import Support
-import System.Directory (listDirectory)
 import System.Environment (getEnv, getEnvironment, getExecutablePath)
 import System.Exit (ExitCode (..))
 import System.IO (hClose, hGetContents, hPutStrLn, stderr)
-import System.Posix.Files (readSymbolicLink)
 import System.Posix.IO (closeFd, dupTo)
 import System.Posix.Process (getAnyProcessStatus)
 import System.Posix.Resource
@@ -219,26 +217,12 @@ capabilitiesGoWhileManagersStart = forM_ [8, 16 .. 64] $ \count -> do
 -- | Runs an action while no descriptor is left. The action's argument frees one.
 withoutDescriptors :: (IO () -> IO a) -> IO a
 withoutDescriptors action = do
-  awaitTicker
   taken <- descriptorCount
   let limit = ResourceLimit (fromIntegral taken + 30)
   setResourceLimit ResourceOpenFiles (ResourceLimits limit limit)
   fillers <- takeAll
   when (null fillers) $ ioError (userError "the limit of descriptors does not work")
   action (mapM_ closeFd fillers)
-
--- GHC's ticker makes a descriptor, in a separate thread that starts with the program, and ends the program if it
--- cannot. Other systems than Linux need none.
-awaitTicker :: IO ()
-awaitTicker = go (100 :: Int)
-  where
-    go tries = do
-      ready <- elem "anon_inode:[timerfd]" <$> (orElse [] (listDirectory descriptors) >>= mapM target)
-      unless (ready || tries == 0) $ threadDelay 10000 >> go (tries - 1)
-    -- The one that the listing was read from is closed.
-    target name = orElse "" (readSymbolicLink (descriptors ++ name))
-    descriptors = "/proc/self/fd/"
-    orElse value action = action `catch` \problem -> value <$ (return problem :: IO IOError)
 
 takeAll :: IO [Fd]
 takeAll = do

@@ -10,22 +10,26 @@ module TestSupport.Process
     -- * This process
     openToRead,
     descriptorCount,
+    awaitTicker,
     liveBytes,
     residentKilobytes,
     keepingCapabilities,
   )
 where
 
-import Control.Concurrent (getNumCapabilities, setNumCapabilities)
-import Control.Exception (SomeException, bracket, evaluate, try)
+import Control.Concurrent (getNumCapabilities, setNumCapabilities, threadDelay)
+import Control.Exception (IOException, SomeException, bracket, catch, evaluate, try)
+import Control.Monad (unless)
 import Foreign.C.Error (throwErrnoPathIfMinus1)
 import Foreign.C.String (CString, withCString)
 import Foreign.C.Types (CInt (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
 import System.Directory (listDirectory)
 import System.Exit (ExitCode (..))
+import System.FilePath ((</>))
 import System.IO (hPutStrLn, stderr)
 import System.Mem (performMajorGC)
+import System.Posix.Files (readSymbolicLink)
 import System.Posix.Process (ProcessStatus (..), exitImmediately, forkProcess, getProcessStatus)
 import System.Posix.Types (Fd (..), ProcessID)
 import TestSupport.Failure (require)
@@ -57,7 +61,24 @@ foreign import capi unsafe "fcntl.h open" c_open :: CString -> CInt -> IO CInt
 
 -- | The number of open descriptors.
 descriptorCount :: IO Int
-descriptorCount = length <$> listDirectory "/proc/self/fd"
+descriptorCount = awaitTicker >> length <$> listDirectory descriptorFolder
+
+-- | Waits, for at most a second, until the run-time system's ticker has its descriptor. It takes it in a thread that
+-- starts with the program and may be late on a busy machine, and ends the program if there is none left. Other systems
+-- than Linux need none.
+awaitTicker :: IO ()
+awaitTicker = go (100 :: Int)
+  where
+    go tries = do
+      links <- listDirectory descriptorFolder >>= mapM (target . (descriptorFolder </>))
+      unless ("anon_inode:[timerfd]" `elem` links || tries == 0) (threadDelay 10000 >> go (tries - 1))
+    -- Some are closed meanwhile: the one that the listing was read from, for example.
+    target link = readSymbolicLink link `catch` gone
+    gone :: IOException -> IO FilePath
+    gone _ = return ""
+
+descriptorFolder :: FilePath
+descriptorFolder = "/proc/self/fd"
 
 -- | Runs a full collection, and returns the number of bytes that are left. Needs @+RTS -T@.
 liveBytes :: IO Int

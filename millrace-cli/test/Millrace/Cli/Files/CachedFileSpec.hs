@@ -12,11 +12,12 @@ import Millrace.Cli.Files.StaticFiles
 import Network.HTTP.Types
 import Site
 import StaticSite
-import System.Directory (listDirectory, removeFile)
+import System.Directory (removeFile)
 import System.FilePath ((</>))
 import System.Posix.Files (createSymbolicLink)
 import System.Process (callProcess)
 import Test.Hspec
+import TestSupport.Process (descriptorCount)
 
 spec :: Spec
 spec = do
@@ -153,15 +154,15 @@ spec = do
       forM_ spellings $ \path -> answerStatus <$> answer path [] `shouldReturn` 404
     it "keeps a large file open, for its time" $ \site -> do
       write site "root/large" large
-      atFirst <- descriptors
+      atFirst <- descriptorCount
       answer <- cached 500000 site
       answerBody <$> answer "/large" [] `shouldReturn` large
       removeFile (site </> "root/large")
       answerBody <$> answer "/large" [] `shouldReturn` large
-      (subtract atFirst <$> descriptors) `shouldReturn` 1
+      (subtract atFirst <$> descriptorCount) `shouldReturn` 1
       threadDelay 1100000
       answerStatus <$> answer "/large" [] `shouldReturn` 404
-      descriptors `shouldReturn` atFirst
+      descriptorCount `shouldReturn` atFirst
     it "shows at once that a large file was written to" $ \site -> do
       writeOld site "root/large" large
       answer <- cached 60000000 site
@@ -189,11 +190,10 @@ spec = do
     it "holds no more than 128 files open" $ \site -> do
       let names = ["large" <> show number | number <- [1 .. 300 :: Int]]
       forM_ names $ \name -> write site ("root/" <> name) large
-      atFirst <- descriptors
+      atFirst <- descriptorCount
       answer <- cached 60000000 site
       forM_ names $ \name -> answerStatus <$> answer (Char8.pack ('/' : name)) [] `shouldReturn` 200
-      held <- subtract atFirst <$> descriptors
+      held <- subtract atFirst <$> descriptorCount
       held `shouldSatisfy` (`elem` [1 .. 128])
   where
-    descriptors = length <$> listDirectory "/proc/self/fd"
     large = Char8.replicate 65537 'x'

@@ -15,9 +15,9 @@ import Millrace.Cli.Files.StaticFiles
 import Network.HTTP.Types
 import Site
 import StaticSite
-import System.Directory (listDirectory)
 import System.FilePath ((</>))
 import Test.Hspec
+import TestSupport.Process (descriptorCount)
 
 spec :: Spec
 spec = do
@@ -148,7 +148,7 @@ spec = do
       (answerBody answer == answerBody own, header "Vary" own) `shouldBe` (True, Just "Accept-Encoding")
     it "compresses when many ask at the same time, and gives all descriptors back" $ \site -> do
       ask' <- compressing site id
-      atFirst <- descriptors
+      atFirst <- descriptorCount
       results <- forM [1 .. 40 :: Int] $ \number -> do
         result <- newEmptyMVar
         _ <-
@@ -158,7 +158,7 @@ spec = do
       answers <- mapM takeMVar results
       map (header hContentEncoding) answers `shouldBe` replicate 40 (Just "zstd")
       length (nub (map answerBody answers)) `shouldBe` 2
-      descriptors `shouldReturn` atFirst
+      descriptorCount `shouldReturn` atFirst
     it "does not do it unless asked for" $ \site -> do
       answer <- get site "/script.js" (accepting "gzip")
       isPlain answer script
@@ -184,5 +184,3 @@ spec = do
         later <- ask' methodGet "/changing.js" (accepting "gzip")
         header hContentEncoding later `shouldBe` Just "gzip"
         decompressed "gzip" (answerBody later) `shouldReturn` other
-  where
-    descriptors = length <$> listDirectory "/proc/self/fd"

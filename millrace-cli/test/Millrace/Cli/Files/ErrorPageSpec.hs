@@ -14,7 +14,7 @@ import Millrace.Cli.Files.StaticFiles
 import Network.HTTP.Types
 import Site
 import StaticSite
-import System.Directory (createDirectory, listDirectory, removeFile)
+import System.Directory (createDirectory, removeFile)
 import System.FilePath ((</>))
 import System.Posix.Files (createNamedPipe, createSymbolicLink)
 import System.Posix.Resource
@@ -25,6 +25,7 @@ import System.Posix.Resource
     setResourceLimit,
   )
 import Test.Hspec
+import TestSupport.Process (descriptorCount)
 
 spec :: Spec
 spec = do
@@ -131,10 +132,10 @@ spec = do
       facts <$> ask' "/users" [] `shouldReturn` (404, "<p>not here")
     it "hold no file open" $ \site -> do
       write site "root/404.html" "<p>not here"
-      atFirst <- descriptors
+      atFirst <- descriptorCount
       ask' <- withPages 0 site id
       forM_ [1 .. 50 :: Int] $ \_ -> ask' "/missing" []
-      descriptors `shouldReturn` atFirst
+      descriptorCount `shouldReturn` atFirst
 
   describe "rules for caches" . around withSite $ do
     let ruled site change = do
@@ -186,5 +187,3 @@ spec = do
           ask' <- ruled site (\plain -> plain {siteFallback = SinglePage})
           mapM (fmap (header hCacheControl) . (`ask'` [])) ["/", "/users"]
             `shouldReturn` [Just "max-age=60", Just "no-cache"]
-  where
-    descriptors = length <$> listDirectory "/proc/self/fd"

@@ -16,7 +16,7 @@ import qualified Network.Socket as Network
 import Network.Wai
 import Site
 import StaticSite
-import System.Directory (listDirectory, renamePath)
+import System.Directory (renamePath)
 import System.FilePath ((</>))
 import System.IO (hWaitForInput)
 import System.Posix.Files (createLink, createNamedPipe, createSymbolicLink)
@@ -30,6 +30,7 @@ import System.Posix.Resource
 import System.Process (CreateProcess (..), StdStream (..), cleanupProcess, createProcess, proc)
 import System.Timeout (timeout)
 import Test.Hspec
+import TestSupport.Process (descriptorCount)
 
 spec :: Spec
 spec = do
@@ -178,14 +179,12 @@ spec = do
   describe "descriptors" . around withSite $
     it "are all given back" $ \site -> do
       let paths = ["/hello.txt", "/", "/sub", "/missing", "/secret", "/%zz", "/no-index/"]
-      atFirst <- descriptors
+      atFirst <- descriptorCount
       forM_ (concat (replicate 50 paths)) $ \path -> get site path [(hRange, "bytes=0-1,4-5")]
       root <- openRoot StayInside (site </> "root")
       forM_ (concat (replicate 50 paths)) $ \path ->
         call (staticFiles (plainSite root) {siteFallback = SinglePage}) (requestFor methodGet path [])
-      descriptors `shouldReturn` atFirst
-  where
-    descriptors = length <$> listDirectory "/proc/self/fd"
+      descriptorCount `shouldReturn` atFirst
 
 servedPaths :: [(ByteString, ByteString)]
 servedPaths =
