@@ -17,19 +17,17 @@ main = do
   [from, to] <- getArgs
   createDirectories to everybody
   total <- newIORef 0
-  walk from Never $ \entry -> when (entryKind entry == RegularFile) $ do
-    size <- statusSize <$> status (entryPath entry)
-    modifyIORef' total (+ size)
+  walkWith WithStatus from Never $ \entry ->
+    when (entryKind entry == RegularFile) (modifyIORef' total (+ maybe 0 statusSize (entryStatus entry)))
   bytes <- readIORef total
   shows' <- isTerminal 2
   done <- newIORef 0
   copied <- newIORef (0 :: Int)
-  walk from Never $ \entry -> do
-    let target = to </> dropWhile (== '/') (drop (length from) (entryPath entry))
-    case entryKind entry of
-      Directory -> createDirectories target everybody
-      RegularFile -> do
-        known <- status (entryPath entry)
+  walkWith WithStatus from Never $ \entry -> do
+    let target = to </> entryRelative entry
+    case (entryKind entry, entryStatus entry) of
+      (Directory, _) -> createDirectories target everybody
+      (RegularFile, Just known) -> do
         isNew <- differs known target
         when isNew $ do
           copyOne (entryPath entry) target known (\part -> when shows' (readIORef done >>= progress bytes . (+ part)))

@@ -10,6 +10,7 @@ import Control.Monad (forM, forM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.Either (isLeft)
+import Data.IORef
 import Data.List (nub, sort)
 import Foreign.C.Error (eIO, eNOENT, eNOTEMPTY)
 import Millrace.Directory
@@ -104,7 +105,12 @@ spec = describe "disks of simulated machines" . needingKnownLayout . around_ onO
       (statusSize <$> status "a/d/file") `shouldReturn` 4
       createLink "a/d/file" "link"
       (statusLinks <$> status "link") `shouldReturn` 2
+      found <- newIORef []
+      walkWith WithStatus "/" Never (\entry -> modifyIORef found ((entryRelative entry, statusSize <$> entryStatus entry, entryKind entry) :))
+      (sort . filter (\(_, _, kind) -> kind == RegularFile) <$> readIORef found)
+        `shouldReturn` [("a/d/file", Just 4, RegularFile), ("link", Just 4, RegularFile)]
       removeTree "a"
+      exists "a" `shouldReturn` False
       contents "link" `shouldReturn` "text"
     it "have all ways of reading and writing" . forAll $ do
       withFileWith "file" ReadWrite [CreateWith (Permissions 0o600), Exclusive, Append] $ \file ->

@@ -4,18 +4,21 @@
 module DirectorySpec (spec) where
 
 import Control.Exception (throwIO, try)
-import Control.Monad (forM, forM_, forever, replicateM, void, when, (>=>))
+import Control.Monad (forM, forM_, forever, replicateM, replicateM_, void, when, (>=>))
+import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
-import Data.List (find, isInfixOf, sort)
+import Data.List (find, isInfixOf, isPrefixOf, sort)
 import qualified Data.Set as Set
 import DirectorySupport
-import Foreign.C.Error (eBADF, eEXIST, eNOENT, eNOTEMPTY)
+import Foreign.C.Error (eBADF, eEXIST, eNOENT, eNOTEMPTY, eSPIPE)
 import Millrace.Directory
+import Millrace.Duration (milliseconds)
 import Millrace.File
 import qualified Millrace.Manager as Manager
 import qualified Millrace.Timer as Timer
 import Support
 import System.Directory (listDirectory)
+import System.IO.Error (ioeGetFileName)
 import qualified System.Posix.Files as Files
 import Test.Hspec hiding (after, before)
 
@@ -48,6 +51,37 @@ spec = do
       it "knows that nothing is below a file" $ \root -> do
         write (root ++ "/file") "x"
         exists (root ++ "/file/below") `shouldReturn` False
+      it "asks no helper about names that are in memory, on a file system that it knows" $ \root -> do
+        let path = root ++ "/file"
+        write path "12345"
+        createSymbolicLink "file" (root ++ "/link")
+        let ask = do
+              (statusSize <$> status path) `shouldReturn` 5
+              (statusKind <$> linkStatus (root ++ "/link")) `shouldReturn` SymbolicLink
+              exists (root ++ "/link") `shouldReturn` True
+              withFile path ForReading (\file -> (statusSize <$> fileStatus file) `shouldReturn` 5)
+        -- Before, helpers find out which file system it is, and note when the link was used.
+        (snd <$> countingCalls (replicateM_ 10 ask)) `shouldBecome` 0
+      it "leaves file systems to helpers that may ask another program" $ \_ -> do
+        (_, calls) <- countingCalls (replicateM_ 3 (status "/proc/self/stat"))
+        calls `shouldBe` 3
+      it "knows at once what others have changed" $ \root -> do
+        let path = root ++ "/file"
+        forM_ [1 .. 100] $ \size -> do
+          Char8.writeFile path (Char8.replicate size 'x')
+          (statusSize <$> status path) `shouldReturn` fromIntegral size
+          Files.rename path (root ++ "/other")
+          exists path `shouldReturn` False
+          (statusSize <$> status (root ++ "/other")) `shouldReturn` fromIntegral size
+      it "opens no FIFO that takes a file's name meanwhile" $ \root -> do
+        let path = root ++ "/file"
+        write path "12345"
+        Files.createNamedPipe (root ++ "/fifo") 0o600
+        flipping <- start (forever (exchange path (root ++ "/fifo")))
+        forM_ [1 .. 1000 :: Int] $ \_ -> do
+          outcome <- attempt (withFile path ForReading fileSize)
+          outcome `shouldSatisfy` either (hasCode eSPIPE) (== 5)
+        stop flipping
       it "names the function and the path in errors" $ \root -> do
         problem <- failsWith (status (root ++ "/none"))
         problem `shouldSatisfy` hasCode eNOENT
@@ -94,8 +128,8 @@ spec = do
               seen <- newIORef []
               walk (root ++ path) Never (\entry -> modifyIORef seen (entry :))
               readIORef seen
-        visited "/file" `shouldReturn` [Entry "file" (root ++ "/file") RegularFile]
-        visited "/link" `shouldReturn` [Entry "link" (root ++ "/link") SymbolicLink]
+        visited "/file" `shouldReturn` [Entry "file" (root ++ "/file") RegularFile "file" Nothing]
+        visited "/link" `shouldReturn` [Entry "link" (root ++ "/link") SymbolicLink "link" Nothing]
         missing <- try (visited "/missing") :: IO (Either IOError [Entry])
         missing `shouldSatisfy` either (isInfixOf "Millrace.Directory.walk" . show) (const False)
       it "lists many names in other scripts" $ \root -> do
@@ -182,6 +216,64 @@ spec = do
           -- It is still visited, and then skipped.
           when (entryName entry == "below") (removeTree (entryPath entry))
         (sort <$> readIORef seen) `shouldReturn` sort (map show [1 .. 5 :: Int] ++ replicate 5 "below")
+      it "removes a tree by few calls, also one that is deep, and whose names are no files" $ \root -> do
+        let tree = root ++ "/tree"
+        createDirectories (tree ++ concat (replicate 200 "/deep")) ownerOnly
+        forM_ [1 .. 300 :: Int] $ \i -> do
+          createDirectory (tree ++ "/deep/" ++ show i) ownerOnly
+          Files.createSymbolicLink "nowhere" (tree ++ "/deep/" ++ show i ++ "/link")
+          Files.createNamedPipe (tree ++ "/deep/" ++ show i ++ "/fifo") 0o600
+        ((), calls) <- countingCalls (removeTree tree)
+        exists tree `shouldReturn` False
+        calls `shouldSatisfy` (< 20)
+      it "names what it cannot remove" $ \root -> do
+        let busy = root ++ "/tree/a/b"
+        createDirectories busy ownerOnly
+        flipping <- start (forever (attempt (createDirectory (busy ++ "/c") ownerOnly)))
+        outcomes <- replicateM 20 (attempt (removeTree (root ++ "/tree")))
+        stop flipping
+        forM_ outcomes . either (\problem -> ioeGetFileName problem `shouldSatisfy` maybe False (isPrefixOf (root ++ "/tree"))) $
+          \() -> return ()
+        failsWith (removeTree (root ++ "/none")) >>= \problem -> do
+          problem `shouldSatisfy` hasCode eNOENT
+          show problem `shouldContain` "Millrace.Directory.removeTree"
+          ioeGetFileName problem `shouldBe` Just (root ++ "/none")
+        failsWith (removeTree "/proc/self/fdinfo") >>= \problem ->
+          ioeGetFileName problem `shouldSatisfy` maybe False (isPrefixOf "/proc/self/fdinfo/")
+      it "stops removing soon after it is interrupted" $ \root -> withMany root $ \many -> do
+        removing <- start (removeTree many)
+        pause 3000
+        stop removing
+        Timer.sleep (milliseconds 20)
+        before <- length <$> list many
+        Timer.sleep (milliseconds 100)
+        (length <$> list many) `shouldReturn` before
+        before `shouldSatisfy` (> 0)
+      it "walks with the status of each entry, by one call for a directory" $ \root -> do
+        createDirectories (root ++ "/a/b") ownerOnly
+        forM_ [1 .. 500 :: Int] $ \i -> Char8.writeFile (root ++ "/a/b/" ++ show i) (Char8.replicate i 'x')
+        createSymbolicLink "b" (root ++ "/a/link")
+        seen <- newIORef []
+        ((), calls) <- countingCalls (walkWith WithStatus root Never (\entry -> modifyIORef seen (entry :)))
+        calls `shouldSatisfy` (<= 5)
+        found <- readIORef seen
+        length found `shouldBe` 503
+        forM_ found $ \entry -> do
+          entryPath entry `shouldBe` root ++ "/" ++ entryRelative entry
+          known <- linkStatus (entryPath entry)
+          entryStatus entry {entryStatus = relevant <$> entryStatus entry} `shouldBe` Just (relevant known)
+          entryKind entry `shouldBe` statusKind known
+        seenPlain <- newIORef []
+        walk root Never (\entry -> modifyIORef seenPlain (entry :))
+        plain <- readIORef seenPlain
+        sort (map entryRelative plain) `shouldBe` sort (map entryRelative found)
+        map entryStatus plain `shouldBe` replicate 503 Nothing
+        counted <- newIORef (0 :: Int)
+        let many = root ++ "/a/b"
+        foldEntriesWith WithStatus many () $ \() entry -> do
+          mapM_ (\known -> modifyIORef counted (+ fromIntegral (statusSize known))) (entryStatus entry)
+          return (Proceed ())
+        readIORef counted `shouldReturn` sum [1 .. 500]
       it "removes a large directory" $ \root -> withMany root $ \many -> do
         removeTree many
         exists many `shouldReturn` False
@@ -198,6 +290,10 @@ spec = do
       it "tells how much space there is" $ \root -> do
         known <- space root
         spaceTotal known `shouldSatisfy` (>= spaceAvailable known)
+
+-- What reading a directory does not change.
+relevant :: Status -> Status
+relevant known = known {statusAccessed = Time 0 0}
 
 -- A directory with many names.
 withMany :: FilePath -> (FilePath -> IO a) -> IO a

@@ -9,8 +9,9 @@ import Control.Monad (forM, forM_, replicateM_)
 import Data.Bits ((.&.))
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr)
+import Data.IORef
 import DirectorySupport
-import Foreign.C.Error (eEXIST, eLOOP)
+import Foreign.C.Error (eEXIST, eISDIR, eLOOP)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Marshal.Utils (copyBytes, fillBytes)
 import Foreign.Ptr (castPtr)
@@ -139,12 +140,32 @@ spec = do
           mapM_ (\name -> removeFile (root ++ name)) ["/small", "/small copy"]
         withFile (root ++ "/copy") ForReading (`readAll` 0) `shouldReturn` bytesAt 0 40000000
         failsWith (copyFile path (root ++ "/copy")) >>= (`shouldSatisfy` hasCode eEXIST)
+        failsWith (copyFile (root ++ "/none") (root ++ "/third")) >>= \problem -> do
+          ioeGetFileName problem `shouldBe` Just (root ++ "/none")
+          show problem `shouldContain` "Millrace.File.Access.copyFile"
+        failsWith (copyFile root (root ++ "/third")) >>= (`shouldSatisfy` hasCode eISDIR)
+        exists (root ++ "/third") `shouldReturn` False
         began <- newEmptyMVar
         copying <-
           start (copyFileReporting path (root ++ "/second") (\_ _ -> putMVar began () >> Timer.threadDelay 10000000))
         takeMVar began
         stop copying
         exists (root ++ "/second") `shouldReturn` False
+      it "copies a small file by one call of a helper, and reports it" $ \root -> do
+        write (root ++ "/file") "content"
+        reports <- newIORef []
+        before <- Manager.helpersDone <$> Manager.helperCounts
+        copyFileReporting (root ++ "/file") (root ++ "/copy") (curry (\report -> modifyIORef reports (report :)))
+        after <- Manager.helpersDone <$> Manager.helperCounts
+        after - before `shouldBe` 1
+        readIORef reports `shouldReturn` [(7, 7)]
+        contents (root ++ "/copy") `shouldReturn` "content"
+        failsWith (copyFileReporting (root ++ "/file") (root ++ "/other") (\_ _ -> ioError (userError "no")))
+          >>= \problem -> show (problem :: IOError) `shouldContain` "no"
+        exists (root ++ "/other") `shouldReturn` False
+      it "copies files whose size the system does not know" $ \root -> do
+        copyFile "/proc/self/maps" (root ++ "/copy")
+        contents (root ++ "/copy") >>= (`shouldSatisfy` (not . ByteString.null))
       it "leaves no copy behind when it is interrupted, at whatever moment" $ \root -> do
         let path = root ++ "/file"
             copied = root ++ "/copy"

@@ -97,7 +97,12 @@ functions root =
     ),
     ("temporary directories", \_ -> withTemporaryDirectory root "d" (\d -> createDirectories (d ++ "/x/y") ownerOnly)),
     ("nameless files", \_ -> withNamelessFile root (\file -> writeAt file 0 "x")),
-    ("walk", \_ -> walk (root ++ "/tree") Always (\_ -> return ())),
+    ("walk", \_ -> walk (root ++ "/tree") Always (\_ -> return ()) >> walkWith WithStatus (root ++ "/tree") Never (\_ -> return ())),
+    ( "folds with the status",
+      \_ ->
+        void (foldTreeWith WithStatus (root ++ "/tree") Never () (\() _ -> return (Proceed ())))
+          >> foldEntriesWith WithStatus (root ++ "/many") () (\() _ -> return (Proceed ()))
+    ),
     ( "folds of directories",
       \i ->
         void (foldTree (root ++ "/tree") Never i (\n _ -> return (if n == 0 then Stop n else Proceed (n - 1))))

@@ -199,6 +199,16 @@ void mrh_job_set_memory(mrh_job *job, void *memory)
     job->memory = memory;
 }
 
+int64_t mrh_job_set_output(mrh_job *job, const void *bytes, size_t count)
+{
+    job->output = malloc(count ? count : 1);
+    if (!job->output)
+        return -ENOMEM;
+    memcpy(job->output, bytes, count);
+    job->output_bytes = count;
+    return 0;
+}
+
 /* Compares the numbers of idle helpers and queued jobs, because each queued job may already have woken an idle
  * helper. */
 int mrh_job_submit(mrh_job *job, mr_token waiter)
@@ -252,8 +262,17 @@ int mrh_job_withdraw(mrh_job *job)
         job->state = MRH_JOB_NEW;
     }
     job->waiter = 0;
+    job->is_abandoned = 1;
     pthread_mutex_unlock(&lock);
     return is_queued;
+}
+
+int mrh_job_is_abandoned(mrh_job *job)
+{
+    pthread_mutex_lock(&lock);
+    int is_abandoned = job->is_abandoned;
+    pthread_mutex_unlock(&lock);
+    return is_abandoned;
 }
 
 int64_t mrh_job_result(const mrh_job *job)

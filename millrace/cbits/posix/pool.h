@@ -41,6 +41,7 @@ struct mrh_job {
     mrh_job *next, *previous;
     mrh_job_state state;
     mr_token waiter; /* the timer to fire, or 0 */
+    int is_abandoned;
 };
 
 /* Creates a job for that queue, with copies of the texts (each may be NULL). Returns NULL if there is no memory. */
@@ -48,6 +49,11 @@ mrh_job *mrh_job_create(mrh_work *work, int queue, const char *first, const char
 /* Set a job's number, and its memory. */
 void mrh_job_set(mrh_job *job, int index, int64_t number);
 void mrh_job_set_memory(mrh_job *job, void *memory);
+
+/* For the work: makes a copy of these bytes the output. Returns 0 or -ENOMEM. */
+int64_t mrh_job_set_output(mrh_job *job, const void *bytes, size_t count);
+/* For the work: whether its submitter has stopped waiting, so that it should end soon. */
+int mrh_job_is_abandoned(mrh_job *job);
 
 /* Queues the job. Returns 0, or a negative errno if there is no helper and none can start. */
 int mrh_job_submit(mrh_job *job, mr_token waiter);

@@ -8,6 +8,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -125,10 +127,10 @@ static int64_t simulate_allocate(mr_machine *machine, mrh_job *job)
     return mr_machine_truncate(machine, descriptor_of(job), (uint64_t)end);
 }
 
-static int64_t put_status(mrh_job *job, const mr_machine_status *status)
+static mrh_status status_from(const mr_machine_status *status)
 {
     int64_t seconds = (int64_t)status->modified_ns / NS_PER_S, rest_ns = (int64_t)status->modified_ns % NS_PER_S;
-    mrh_status out = {
+    return (mrh_status){
         .device = 1,
         .inode = (int64_t)status->number,
         .mode = (int64_t)status->permissions | (status->is_directory ? S_IFDIR : S_IFREG),
@@ -143,6 +145,11 @@ static int64_t put_status(mrh_job *job, const mr_machine_status *status)
         .changed_s = seconds,
         .changed_ns = rest_ns,
     };
+}
+
+static int64_t put_status(mrh_job *job, const mr_machine_status *status)
+{
+    mrh_status out = status_from(status);
     return append_output(job, &out, sizeof out);
 }
 
@@ -160,6 +167,12 @@ static int64_t simulate_status_of(mr_machine *machine, mrh_job *job)
     return error ? error : put_status(job, &status);
 }
 
+static int64_t simulate_exists(mr_machine *machine, mrh_job *job)
+{
+    mr_machine_status status;
+    return mr_machine_stat(machine, job->texts[0], &status);
+}
+
 static int64_t simulate_rename(mr_machine *machine, mrh_job *job)
 {
     return mr_machine_rename(machine, job->texts[0], job->texts[1], (unsigned)job->numbers[0]);
@@ -168,6 +181,39 @@ static int64_t simulate_rename(mr_machine *machine, mrh_job *job)
 static int64_t simulate_unlink(mr_machine *machine, mrh_job *job)
 {
     return job->numbers[0] ? mr_machine_rmdir(machine, job->texts[0]) : mr_machine_unlink(machine, job->texts[0]);
+}
+
+/* Removes one name, so that each is a call that may be late or fail, or after which the power does. */
+static int64_t simulate_remove_tree(mr_machine *machine, mrh_job *job)
+{
+    char path[PATH_MAX];
+    size_t bytes = strlen(job->texts[0]);
+    bool is_directory = true, is_root = true;
+    int found = 0;
+    if (bytes >= sizeof path)
+        return -ENAMETOOLONG;
+    memcpy(path, job->texts[0], bytes + 1);
+    mr_machine_status status;
+    int error = mr_machine_stat(machine, path, &status);
+    if (error)
+        return error == -ENOENT && job->numbers[0] ? MRH_ALL : error;
+    is_directory = status.is_directory;
+    while (is_directory) {
+        char name[MR_MACHINE_NAME_BYTES];
+        bool is_below_directory;
+        found = mr_machine_list(machine, path, 0, name, &is_below_directory);
+        if (found <= 0)
+            break;
+        if (bytes + strlen(name) + 2 > sizeof path)
+            return -ENAMETOOLONG;
+        path[bytes++] = '/';
+        memcpy(path + bytes, name, strlen(name) + 1);
+        bytes += strlen(name);
+        is_directory = is_below_directory;
+        is_root = false;
+    }
+    error = found < 0 ? found : is_directory ? mr_machine_rmdir(machine, path) : mr_machine_unlink(machine, path);
+    return error ? mrh_fail_at(job, error, path) : is_root ? MRH_ALL : MRH_MORE;
 }
 
 static int64_t simulate_mkdir(mr_machine *machine, mrh_job *job)
@@ -199,6 +245,21 @@ static int64_t simulate_set_times(mr_machine *machine, mrh_job *job)
     return mr_machine_set_modified(machine, job->texts[0], (uint64_t)(job->numbers[2] * NS_PER_S + job->numbers[3]));
 }
 
+typedef struct directory_on_machine {
+    mr_machine *machine;
+    const char *path;
+} directory_on_machine;
+
+static void get_status_below(void *context, const char *name, mrh_status *status)
+{
+    const directory_on_machine *here = context;
+    char path[PATH_MAX];
+    mr_machine_status found;
+    int bytes = snprintf(path, sizeof path, "%s/%s", here->path, name);
+    if (bytes > 0 && (size_t)bytes < sizeof path && mr_machine_stat(here->machine, path, &found) == 0)
+        *status = status_from(&found);
+}
+
 /* Returns all names in one batch. */
 static int64_t simulate_list(mr_machine *machine, mrh_job *job)
 {
@@ -212,6 +273,10 @@ static int64_t simulate_list(mr_machine *machine, mrh_job *job)
         if (found > 0)
             error = append_output(job, record, mrh_put_name(record, is_directory ? DT_DIR : DT_REG, name));
     }
+    if (!error)
+        ((mrh_batch *)job->output)->names_bytes = (int64_t)(job->output_bytes - sizeof empty);
+    if (!error && job->numbers[1])
+        error = mrh_add_statuses(job, get_status_below, &(directory_on_machine){machine, job->texts[0]});
     return error ? error : found < 0 ? found : MRH_LISTED_ALL;
 }
 
@@ -219,6 +284,28 @@ static int64_t simulate_clone(mr_machine *machine, mrh_job *job)
 {
     (void)machine, (void)job;
     return -EOPNOTSUPP;
+}
+
+/* Opens both files, and leaves the rest to later calls. */
+static int64_t simulate_copy_file(mr_machine *machine, mrh_job *job)
+{
+    mr_machine_status status;
+    int64_t from = mr_machine_open_with(machine, job->texts[0], O_RDONLY, 0);
+    if (from < 0)
+        return mrh_fail_at(job, from, job->texts[0]);
+    int64_t error = mr_machine_fstat(machine, (int)from, &status);
+    int64_t to = error ? error : mr_machine_open_with(machine, job->texts[1], O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (to < 0) {
+        mr_machine_close(machine, (int)from);
+        return mrh_fail_at(job, to, job->texts[error ? 0 : 1]);
+    }
+    mrh_copy copy = {.size = (int64_t)status.size, .permissions = status.permissions};
+    error = mrh_job_set_output(job, &copy, sizeof copy);
+    if (error) {
+        mr_machine_close(machine, (int)from);
+        mr_machine_close(machine, (int)to);
+    }
+    return error ? error : from << 32 | to;
 }
 
 static int64_t simulate_copy_range(mr_machine *machine, mrh_job *job)
@@ -248,8 +335,10 @@ static simulated *simulation_of(mrh_work *work)
         {mrh_do_allocate, simulate_allocate},
         {mrh_do_status, simulate_status},
         {mrh_do_status_of, simulate_status_of},
+        {mrh_do_exists, simulate_exists},
         {mrh_do_rename, simulate_rename},
         {mrh_do_unlink, simulate_unlink},
+        {mrh_do_remove_tree, simulate_remove_tree},
         {mrh_do_mkdir, simulate_mkdir},
         {mrh_do_link, simulate_link},
         {mrh_do_chmod, simulate_chmod},
@@ -257,6 +346,7 @@ static simulated *simulation_of(mrh_work *work)
         {mrh_do_set_times, simulate_set_times},
         {mrh_do_list, simulate_list},
         {mrh_do_clone, simulate_clone},
+        {mrh_do_copy_file, simulate_copy_file},
         {mrh_do_copy_range, simulate_copy_range},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
@@ -273,7 +363,7 @@ int64_t mrh_job_simulate_begin(const mrh_job *job)
     if (!machine || !simulation_of(job->work))
         return -ENOSYS;
     mrh_begin_nursery_block();
-    if (job->work == mrh_do_open)
+    if (job->work == mrh_do_open || job->work == mrh_do_copy_file)
         return 0;
     int error = mr_machine_file_call(machine, &delay_ns);
     return error ? error : (int64_t)delay_ns;

@@ -1,10 +1,13 @@
 /* work.c: see work.h. */
 #include "work.h"
 
+#include "in_place.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,45 +38,50 @@ static int64_t outcome(int64_t result)
         outcome(result_);                      \
     })
 
+int64_t mrh_fail_at(mrh_job *job, int64_t error, const char *path)
+{
+    mrh_job_set_output(job, path, strlen(path)); /* without memory the error names the path that was asked for */
+    return error;
+}
+
 static int descriptor_of(const mrh_job *job)
 {
     return (int)job->numbers[0];
 }
 
-/* Makes a copy of these bytes the output. */
-static int64_t set_output(mrh_job *job, const void *bytes, size_t count)
+int64_t mrh_check_opened(int descriptor, int flags)
 {
-    job->output = malloc(count ? count : 1);
-    if (!job->output)
-        return -ENOMEM;
-    memcpy(job->output, bytes, count);
-    job->output_bytes = count;
-    return 0;
-}
-
-/* Opens with O_NONBLOCK first, because opening a FIFO would wait for its other end. If another process has a lease on
- * the file (fcntl(2)), that fails with EWOULDBLOCK. Only regular files have leases, so the second open waits only for
- * the lease. */
-int64_t mrh_do_open(mrh_job *job)
-{
-    int flags = (int)job->numbers[0] | O_CLOEXEC | O_NOCTTY;
-    mode_t mode = (mode_t)job->numbers[1];
-    int descriptor = open(job->texts[0], flags | O_NONBLOCK, mode);
-    if (descriptor < 0 && errno == EWOULDBLOCK)
-        descriptor = open(job->texts[0], flags, mode);
-    if (descriptor < 0)
-        return -errno;
     struct stat status;
     int error = 0;
     if (fstat(descriptor, &status) < 0)
         error = -errno; /* NOLINT(bugprone-branch-clone): the order of the checks counts */
     else if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode) && !S_ISBLK(status.st_mode))
         error = -ESPIPE;
-    else if (fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL, 0) & ~O_NONBLOCK) < 0)
+    else if (fcntl(descriptor, F_SETFL, flags) < 0)
         error = -errno;
     if (error)
         close(descriptor);
     return error ? error : descriptor;
+}
+
+/* Opens with O_NONBLOCK first, because opening a FIFO would wait for its other end. If another process has a lease on
+ * the file (fcntl(2)), that fails with EWOULDBLOCK. Only regular files have leases, so the second open waits only for
+ * the lease. */
+static int64_t open_file(const char *path, int flags, mode_t mode)
+{
+    flags |= O_CLOEXEC | O_NOCTTY;
+    int descriptor = open(path, flags | O_NONBLOCK, mode);
+    if (descriptor < 0 && errno == EWOULDBLOCK)
+        descriptor = open(path, flags, mode);
+    if (descriptor < 0)
+        return -errno;
+    mrh_note_file_system(descriptor);
+    return mrh_check_opened(descriptor, flags);
+}
+
+int64_t mrh_do_open(mrh_job *job)
+{
+    return open_file(job->texts[0], (int)job->numbers[0], (mode_t)job->numbers[1]);
 }
 
 int64_t mrh_do_open_temporary(mrh_job *job)
@@ -200,9 +208,9 @@ int64_t mrh_do_allocate(mrh_job *job)
 #endif
 }
 
-static int64_t put_status(mrh_job *job, const struct stat *status)
+static mrh_status status_from(const struct stat *status)
 {
-    mrh_status out = {
+    return (mrh_status){
         .device = (int64_t)status->st_dev,
         .inode = (int64_t)status->st_ino,
         .mode = status->st_mode,
@@ -228,20 +236,43 @@ static int64_t put_status(mrh_job *job, const struct stat *status)
         .changed_ns = status->st_ctim.tv_nsec,
 #endif
     };
-    return set_output(job, &out, sizeof out);
+}
+
+static int64_t put_status(mrh_job *job, const struct stat *status)
+{
+    mrh_status out = status_from(status);
+    return mrh_job_set_output(job, &out, sizeof out);
 }
 
 int64_t mrh_do_status_of(mrh_job *job)
 {
     struct stat status;
-    return fstat(descriptor_of(job), &status) < 0 ? -errno : put_status(job, &status);
+    if (fstat(descriptor_of(job), &status) < 0)
+        return -errno;
+    mrh_note_file_system(descriptor_of(job));
+    return put_status(job, &status);
 }
 
 int64_t mrh_do_status(mrh_job *job)
 {
     struct stat status;
     int flags = job->numbers[0] ? 0 : AT_SYMLINK_NOFOLLOW;
-    return fstatat(AT_FDCWD, job->texts[0], &status, flags) < 0 ? -errno : put_status(job, &status);
+    if (fstatat(AT_FDCWD, job->texts[0], &status, flags) < 0)
+        return -errno;
+#ifdef O_PATH
+    int descriptor = open(job->texts[0], O_PATH | O_CLOEXEC | (job->numbers[0] ? 0 : O_NOFOLLOW));
+    if (descriptor >= 0) {
+        mrh_note_file_system(descriptor);
+        close(descriptor);
+    }
+#endif
+    return put_status(job, &status);
+}
+
+int64_t mrh_do_exists(mrh_job *job)
+{
+    struct stat status;
+    return outcome(stat(job->texts[0], &status));
 }
 
 int64_t mrh_do_rename(mrh_job *job)
@@ -285,7 +316,7 @@ int64_t mrh_do_readlink(mrh_job *job)
 {
     char content[PATH_MAX];
     ssize_t count = readlink(job->texts[0], content, sizeof content);
-    return count < 0 ? -errno : set_output(job, content, (size_t)count);
+    return count < 0 ? -errno : mrh_job_set_output(job, content, (size_t)count);
 }
 
 int64_t mrh_do_realpath(mrh_job *job)
@@ -335,6 +366,37 @@ size_t mrh_put_name(char *to, uint8_t kind, const char *name)
     return sizeof head + bytes;
 }
 
+static int64_t name_bytes(const char *record)
+{
+    mrh_name_head head;
+    memcpy(&head, record, sizeof head);
+    return head.bytes_low + INT64_C(256) * head.bytes_high;
+}
+
+int64_t mrh_add_statuses(mrh_job *job, mrh_get_status *get, void *context)
+{
+    mrh_batch *batch = job->output;
+    int64_t count = 0;
+    for (int64_t at = 0; at < batch->names_bytes; count++)
+        at += (int64_t)sizeof(mrh_name_head) + name_bytes(batch->names + at);
+    batch = realloc(batch, job->output_bytes + (size_t)count * sizeof(mrh_status));
+    if (!batch)
+        return -ENOMEM;
+    job->output = batch;
+    char name[UINT16_MAX + 1], *to = batch->names + batch->names_bytes;
+    for (int64_t at = 0; at < batch->names_bytes; to += sizeof(mrh_status)) {
+        mrh_status status = {0};
+        int64_t bytes = name_bytes(batch->names + at);
+        memcpy(name, batch->names + at + sizeof(mrh_name_head), (size_t)bytes);
+        name[bytes] = 0;
+        get(context, name, &status);
+        memcpy(to, &status, sizeof status);
+        at += (int64_t)sizeof(mrh_name_head) + bytes;
+    }
+    job->output_bytes += (size_t)count * sizeof(mrh_status);
+    return 0;
+}
+
 #ifdef __linux__
 enum { LEAST_FREE_BYTES = MRH_BATCH_BYTES / 4 }; /* with less, another call would return too few names */
 
@@ -363,8 +425,15 @@ static size_t put_names(int directory, char *to, const char *from, size_t bytes,
     return (size_t)(to - begin);
 }
 
+static void get_status_below(void *directory, const char *name, mrh_status *status)
+{
+    struct stat found;
+    if (fstatat(*(int *)directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0)
+        *status = status_from(&found);
+}
+
 /* Returns 0 at the end of the directory, otherwise 1. A small directory is read to its end. */
-static int64_t read_batch(mrh_job *job, int directory)
+static int64_t read_batch(mrh_job *job, int directory, bool with_status)
 {
     mrh_batch *batch = malloc(sizeof *batch + MRH_BATCH_BYTES);
     size_t used = 0, begin = 0;
@@ -379,7 +448,13 @@ static int64_t read_batch(mrh_job *job, int directory)
             used += put_names(directory, batch->names + used, batch->names + begin, (size_t)count, &batch->position);
         begin = (used + 7) & ~(size_t)7; /* the kernel's records are aligned */
     }
+    batch->names_bytes = (int64_t)used;
     job->output_bytes = sizeof *batch + used;
+    if (count >= 0 && with_status) {
+        int64_t error = mrh_add_statuses(job, get_status_below, &directory);
+        if (error)
+            return error;
+    }
     /* Nothing is in a directory that was removed. */
     return count == -ENOENT ? 0 : count < 0 ? count : count > 0;
 }
@@ -390,7 +465,7 @@ int64_t mrh_do_list(mrh_job *job)
     int directory = open(job->texts[0], flags);
     if (directory < 0)
         return -errno;
-    int64_t result = read_batch(job, directory);
+    int64_t result = read_batch(job, directory, job->numbers[1]);
     if (result > 0)
         return directory;
     close(directory);
@@ -404,7 +479,7 @@ int64_t mrh_do_list_more(mrh_job *job)
     off_t position = job->numbers[1];
     if (lseek(directory, 0, SEEK_CUR) != position && lseek(directory, position, SEEK_SET) < 0)
         return -errno;
-    return read_batch(job, directory);
+    return read_batch(job, directory, job->numbers[2]);
 }
 #else
 int64_t mrh_do_list(mrh_job *job)
@@ -427,19 +502,24 @@ int64_t mrh_do_disk_space(mrh_job *job)
         return -errno;
     int64_t out[4] = {(int64_t)(space.f_blocks * space.f_frsize), (int64_t)(space.f_bavail * space.f_frsize),
                       (int64_t)space.f_files, (int64_t)space.f_ffree};
-    return set_output(job, out, sizeof out);
+    return mrh_job_set_output(job, out, sizeof out);
 }
 
 /* ----------------------------------------------------------------------------------------------------- copies --- */
 
-int64_t mrh_do_clone(mrh_job *job)
+static int64_t clone_file(int from, int to)
 {
 #ifdef FICLONE
-    return outcome(ioctl((int)job->numbers[1], FICLONE, (int)job->numbers[0]));
+    return outcome(ioctl(to, FICLONE, from));
 #else
-    (void)job;
+    (void)from, (void)to;
     return -EOPNOTSUPP;
 #endif
+}
+
+int64_t mrh_do_clone(mrh_job *job)
+{
+    return clone_file((int)job->numbers[0], (int)job->numbers[1]);
 }
 
 /* Copies through a buffer, for files between which the kernel cannot copy. */
@@ -474,18 +554,75 @@ static int64_t copy_through_buffer(int from, int64_t from_offset, int to, int64_
     return done;
 }
 
-int64_t mrh_do_copy_range(mrh_job *job)
+static int64_t copy_range(int from, int64_t from_offset, int to, int64_t to_offset, int64_t bytes)
 {
-    int from = (int)job->numbers[0], to = (int)job->numbers[2];
-    int64_t wanted = job->numbers[4] < INT64_C(16) * BYTES_PER_JOB ? job->numbers[4] : INT64_C(16) * BYTES_PER_JOB;
+    int64_t wanted = bytes < INT64_C(16) * BYTES_PER_JOB ? bytes : INT64_C(16) * BYTES_PER_JOB;
 #ifdef __linux__
-    off64_t from_offset = job->numbers[1], to_offset = job->numbers[3];
-    int64_t count = AGAIN_IF_INTERRUPTED(copy_file_range(from, &from_offset, to, &to_offset, (size_t)wanted, 0));
+    off64_t at_from = from_offset, at_to = to_offset;
+    int64_t count = AGAIN_IF_INTERRUPTED(copy_file_range(from, &at_from, to, &at_to, (size_t)wanted, 0));
     /* 0 means the end of the file, or a file such as those in /proc, whose size is unknown. */
     if (count > 0 || (count < 0 && count != -EXDEV && count != -EINVAL && count != -EOPNOTSUPP && count != -ENOSYS))
         return count;
 #endif
-    return copy_through_buffer(from, job->numbers[1], to, job->numbers[3], wanted);
+    return copy_through_buffer(from, from_offset, to, to_offset, wanted);
+}
+
+int64_t mrh_do_copy_range(mrh_job *job)
+{
+    return copy_range((int)job->numbers[0], job->numbers[1], (int)job->numbers[2], job->numbers[3], job->numbers[4]);
+}
+
+/* Copies up to this number of bytes. Returns 1 at the end of the source, 0 before, or a negative errno. */
+static int64_t copy_begin(int from, int to, int64_t bytes, mrh_copy *copy)
+{
+    int64_t count = clone_file(from, to);
+    if (count == 0)
+        copy->done = copy->size;
+    if (count == 0 || (count != -EOPNOTSUPP && count != -EXDEV && count != -EINVAL && count != -ENOTTY))
+        return count < 0 ? count : 1;
+    do {
+        count = copy_range(from, copy->done, to, copy->done, bytes - copy->done);
+        if (count <= 0)
+            return count < 0 ? count : 1;
+        copy->done += count;
+    } while (copy->done < bytes);
+    return 0;
+}
+
+/* Gives the copy its permissions, where the file system has any, and closes it. */
+static int64_t end_copy(int to, const mrh_copy *copy)
+{
+    int64_t error = outcome(fchmod(to, (mode_t)copy->permissions & 0777));
+    int64_t closed = outcome(close(to));
+    return error && error != -EPERM && error != -EOPNOTSUPP ? error : closed;
+}
+
+int64_t mrh_do_copy_file(mrh_job *job)
+{
+    struct stat status;
+    int64_t from = open_file(job->texts[0], O_RDONLY, 0);
+    if (from < 0)
+        return mrh_fail_at(job, from, job->texts[0]);
+    int64_t error = fstat((int)from, &status) < 0 ? -errno : S_ISDIR(status.st_mode) ? -EISDIR : 0;
+    int64_t to = error ? error : open_file(job->texts[1], O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (to < 0) {
+        close((int)from);
+        return mrh_fail_at(job, to, job->texts[error ? 0 : 1]);
+    }
+    mrh_copy copy = {.size = status.st_size, .permissions = status.st_mode};
+    int64_t ended = copy_begin((int)from, (int)to, job->numbers[0], &copy);
+    if (ended != 1 && !(error = ended) && !(error = mrh_job_set_output(job, &copy, sizeof copy)))
+        return from << 32 | to;
+    close((int)from);
+    if (ended == 1) {
+        error = end_copy((int)to, &copy);
+        error = error ? error : mrh_job_set_output(job, &copy, sizeof copy);
+    } else
+        close((int)to);
+    if (!error)
+        return MRH_ALL;
+    unlink(job->texts[1]);
+    return mrh_fail_at(job, error, job->texts[1]);
 }
 
 int64_t mrh_do_splice_from(mrh_job *job)

@@ -22,8 +22,10 @@ mrh_work mrh_do_resize;          /* descriptor, size */
 mrh_work mrh_do_allocate;        /* descriptor, mode, offset, bytes */
 mrh_work mrh_do_status_of;       /* descriptor; output: mrh_status */
 mrh_work mrh_do_status;          /* path; whether to follow a symbolic link; output: mrh_status */
+mrh_work mrh_do_exists;          /* path, following symbolic links */
 mrh_work mrh_do_rename;          /* from, to; flags of renameat2 */
 mrh_work mrh_do_unlink;          /* path; whether it is a directory */
+mrh_work mrh_do_remove_tree;     /* path; whether an earlier job has begun; MRH_ALL or MRH_MORE; fails as mrh_fail_at */
 mrh_work mrh_do_mkdir;           /* path; permissions */
 mrh_work mrh_do_mkfifo;          /* path; permissions */
 mrh_work mrh_do_link;            /* from, to */
@@ -34,10 +36,13 @@ mrh_work mrh_do_chmod;           /* path; permissions */
 mrh_work mrh_do_chmod_of;        /* descriptor, permissions */
 mrh_work mrh_do_chown;           /* path; user, group (-1: unchanged), whether to follow a symbolic link */
 mrh_work mrh_do_set_times;       /* path; seconds and nanoseconds of access, of change, whether to follow */
-mrh_work mrh_do_list; /* path, whether to follow a link; output: mrh_batch; the open directory, or MRH_LISTED_ALL */
-mrh_work mrh_do_list_more;   /* descriptor, position; output: mrh_batch; 0 at the end of the directory, otherwise 1 */
-mrh_work mrh_do_disk_space;  /* path; output: total and available bytes, total and free inodes */
-mrh_work mrh_do_clone;       /* from, to (descriptors): shares all blocks */
+mrh_work mrh_do_list; /* path; whether to follow a link, and to add the status of each name; output: mrh_batch; the open
+                         directory, or MRH_LISTED_ALL */
+mrh_work mrh_do_list_more;  /* descriptor, position, whether to add the status; output: mrh_batch; 0 at the end of the
+                                directory, otherwise 1 */
+mrh_work mrh_do_disk_space; /* path; output: total and available bytes, total and free inodes */
+mrh_work mrh_do_clone;      /* from, to (descriptors): shares all blocks */
+mrh_work mrh_do_copy_file; /* from, to (paths); the bytes that one job copies; output: mrh_copy; fails as mrh_fail_at */
 mrh_work mrh_do_copy_range;  /* from, its offset, to, its offset, bytes */
 mrh_work mrh_do_splice_from; /* file, its offset, pipe, bytes: from the file; EAGAIN if the pipe is full */
 mrh_work mrh_do_splice_to;   /* file, its offset, pipe, bytes: to the file; EAGAIN if the pipe is empty */
@@ -47,10 +52,19 @@ typedef struct mrh_status {
         modified_ns, changed_s, changed_ns;
 } mrh_status;
 
+/* A copy that has begun. The job's result is MRH_ALL or the descriptors of both files, which then are open: that of the
+ * source * 2^32, plus that of the copy. */
+typedef struct mrh_copy {
+    int64_t size, done, permissions; /* of the source; bytes copied; of the source */
+} mrh_copy;
+
+enum { MRH_ALL, MRH_MORE };
+
 /* Names of a directory that one job has read: as many as fit. `position` is where the next names begin. Each name is an
- * mrh_name_head and the name's bytes, without NUL. */
+ * mrh_name_head and the name's bytes, without NUL. If it was asked for, an mrh_status for each follows behind all names,
+ * of mode 0 if the name was removed meanwhile. */
 typedef struct mrh_batch {
-    int64_t position;
+    int64_t position, names_bytes;
     char names[];
 } mrh_batch;
 
@@ -63,8 +77,20 @@ enum {
     MRH_LISTED_ALL = INT32_MAX   /* instead of a descriptor: the job has read the directory to its end and closed it */
 };
 
+/* Calls `get` with each of these names, and appends what it finds to the job's output, which ends with the names.
+ * Returns 0 or a negative errno. */
+typedef void mrh_get_status(void *context, const char *name, mrh_status *status);
+int64_t mrh_add_statuses(mrh_job *job, mrh_get_status *get, void *context);
+
 /* Writes one name of a batch. Returns how many bytes it wrote. `name` may overlap the bytes behind the head. */
 size_t mrh_put_name(char *to, uint8_t kind, const char *name);
+
+/* For works of many steps: makes the path that an error is about the output. Returns the error. */
+int64_t mrh_fail_at(mrh_job *job, int64_t error, const char *path);
+
+/* Ends the opening of a descriptor that was opened with these flags and O_NONBLOCK: it must be that of a file with
+ * offsets, and becomes a blocking one. Returns the descriptor, or closes it and returns a negative errno. */
+int64_t mrh_check_opened(int descriptor, int flags);
 
 /* Reads bytes that are in the system's cache, without waiting for the disk. Returns a count or a negative errno.
  * -EAGAIN: they are not in the cache, or the system cannot say. */

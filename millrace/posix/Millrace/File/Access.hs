@@ -67,6 +67,7 @@ import Control.Exception
   ( MaskingState (Unmasked),
     bracket_,
     catch,
+    finally,
     getMaskingState,
     interruptible,
     mask,
@@ -76,7 +77,7 @@ import Control.Exception
     uninterruptibleMask_,
   )
 import Control.Monad (unless, void, when, zipWithM_)
-import Data.Bits ((.&.), (.|.))
+import Data.Bits (shiftR, (.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString, toForeignPtr)
@@ -90,15 +91,16 @@ import Foreign.Ptr (FunPtr, minusPtr, nullPtr)
 import Foreign.Storable (pokeByteOff)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, noDeadline)
-import Millrace.Directory (Permissions (..), Status (..), fileStatus)
-import Millrace.File (Mode (..), closeFile, removeFile, withFile)
+import Millrace.Directory (Permissions (..))
+import Millrace.File (closeFile, removeFile)
 import Millrace.Internal.Constants (vectorElementBase, vectorElementLength, vectorElementSize)
 import Millrace.Internal.Constants.Files
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
 import Millrace.Internal.FileTransfer (readIntoCallers, writeFromCallers)
-import Millrace.Operation (whileOpen)
+import Millrace.Internal.HelperJob (meaning)
+import Millrace.Operation (adopt, whileOpen)
 
 foreign import ccall "&mrh_do_open" c_open :: FunPtr Work
 
@@ -117,6 +119,8 @@ foreign import ccall "&mrh_do_allocate" c_allocate :: FunPtr Work
 foreign import ccall "&mrh_do_clone" c_clone :: FunPtr Work
 
 foreign import ccall "&mrh_do_copy_range" c_copy_range :: FunPtr Work
+
+foreign import ccall "&mrh_do_copy_file" c_copy_file :: FunPtr Work
 
 foreign import ccall "&mrh_do_chmod_of" c_chmod_of :: FunPtr Work
 
@@ -401,34 +405,47 @@ copyFileReporting :: FilePath -> FilePath -> (Int64 -> Int64 -> IO ()) -> IO ()
 copyFileReporting from to report = do
   masking <- getMaskingState
   let restore = if masking == Unmasked then interruptible else id
-  handOver (\() -> removeQuietly) . withFile from ForReading $ \source -> do
-    known <- fileStatus source
-    target <- openNew
-    (`onException` (closeAtLast target >> removeQuietly)) $ do
-      restore (fill source target (statusSize known))
-      setPermissionsOf target (statusPermissions known)
-      closeFile target
+  names <- mapM (pathBytes function) [from, to]
+  handOver (\() -> removeQuietly) $ do
+    begun <-
+      runJob (failingAt function (job c_copy_file [bytesPerJob] names `meaning` copyFrom) {jobDispose = dispose})
+        >>= named function to
+    case begun of
+      (size, Nothing) -> restore (report size size) `onException` removeQuietly
+      (size, Just (source, target, done, permissions)) ->
+        (continue restore source target size done >> setPermissionsOf target permissions >> closeFile target)
+          `onException` (closeAtLast target >> removeQuietly)
+          `finally` closeAtLast source
   where
     function = "Millrace.File.Access.copyFile"
-    -- A helper that opens it too late removes it.
-    openNew = do
-      name <- pathBytes function to
-      openFor
-        function
-        to
-        ThroughMemory
-        (job c_open [openReadWrite .|. openCreate .|. openExclusive, 0o600] [name])
-          { jobDispose = \number -> closeNumber (fromIntegral number) >> removeQuietly
-          }
-    fill source target size = do
-      isCloned <- cloneFile source target
-      if isCloned then report size size else copyAll source target size 0
+    bytesPerJob = 16 * fromIntegral mebibyte
+    continue restore source target size done = restore (copyAll source target size done)
     copyAll source target size done = do
       report done size
-      count <- copyRange source done target done (16 * fromIntegral mebibyte)
+      count <- copyRange source done target done bytesPerJob
       when (count > 0) (copyAll source target size (done + count))
-    setPermissionsOf target (Permissions bits) =
-      void (onFile function target c_chmod_of [fromIntegral bits .&. 0o777] Nothing firstResult) `catch` hasNone
+    copyFrom descriptors output = do
+      numbers <- outputNumbers output
+      case numbers of
+        [size, done, permissions]
+          | descriptors == 0 -> return (size, Nothing)
+          | otherwise -> do
+            (source, target) <- adoptBoth (both descriptors)
+            return (size, Just (source, target, done, permissions))
+        _ -> error "Millrace.File.Access.copyFile: an mrh_copy has three numbers"
+    adoptBoth (source, target) = do
+      here <- adopted from source `onException` (closeNumber target >> removeQuietly)
+      there <- adopted to target `onException` (closeAtLast here >> removeQuietly)
+      return (here, there)
+    adopted path number =
+      (\handle -> File handle path ThroughMemory) <$> adopt number `onException` closeNumber number
+    both descriptors = (fromIntegral (descriptors `shiftR` 32), fromIntegral (descriptors .&. 0xffffffff))
+    -- A helper that is late removes what it has copied.
+    dispose descriptors = do
+      unless (descriptors == 0) (let (source, target) = both descriptors in mapM_ closeNumber [source, target])
+      removeQuietly
+    setPermissionsOf target bits =
+      void (onFile function target c_chmod_of [bits .&. 0o777] Nothing firstResult) `catch` hasNone
     hasNone problem = unless (maybe False ((`elem` [ePERM, eOPNOTSUPP]) . Errno) (ioe_errno problem)) (throwIO problem)
     removeQuietly = uninterruptibleMask_ (removeFile to `catch` ignore)
     ignore :: IOError -> IO ()

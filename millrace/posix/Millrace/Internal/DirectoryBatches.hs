@@ -7,8 +7,8 @@
 --    that call ends.
 -- 3. A batch that its caller no longer waits for is read again by the next call, so an interruption loses no name.
 module Millrace.Internal.DirectoryBatches
-  ( Kind (..),
-    Entry (..),
+  ( Entry (..),
+    Detail (..),
     Follow (..),
     followNumber,
     Step (..),
@@ -16,6 +16,7 @@ module Millrace.Internal.DirectoryBatches
 
     -- * Batches
     Names,
+    isEmpty,
     Rest (..),
     Open,
     noNames,
@@ -38,7 +39,7 @@ import Control.Monad (unless)
 import Data.Bits (shiftL, (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Data.ByteString.Unsafe (unsafeDrop, unsafeIndex, unsafeTake)
+import Data.ByteString.Unsafe (unsafeDrop, unsafeIndex, unsafeTake, unsafeUseAsCString)
 import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe)
@@ -47,24 +48,12 @@ import Foreign.Storable (peekByteOff)
 import Millrace.Internal.Constants.Files
 import Millrace.Internal.File (pathBytes, pathDecoder)
 import Millrace.Internal.FileJob
+import Millrace.Internal.FileStatus
 import Millrace.Internal.HelperJob (Output (..), meaning)
 
 foreign import ccall "&mrh_do_list" c_list :: FunPtr Work
 
 foreign import ccall "&mrh_do_list_more" c_list_more :: FunPtr Work
-
--- | The kind of a file.
-data Kind
-  = RegularFile
-  | Directory
-  | SymbolicLink
-  | Fifo
-  | UnixSocket
-  | CharacterDevice
-  | BlockDevice
-  | -- | not known: the name was removed before the file system could tell, or the file system does not tell
-    UnknownKind
-  deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | A name in a directory.
 data Entry = Entry
@@ -72,9 +61,22 @@ data Entry = Entry
     entryName :: !FilePath,
     -- | the path of the directory and the name
     entryPath :: !FilePath,
-    entryKind :: !Kind
+    entryKind :: !Kind,
+    -- | the path below the directory that was read or walked
+    entryRelative :: FilePath,
+    -- | what the system knew when it read the directory, of a symbolic link itself. 'Nothing' if nobody asked for it
+    -- ('WithStatus'), and if the name was removed meanwhile.
+    entryStatus :: !(Maybe Status)
   }
   deriving (Eq, Show)
+
+-- | What is wanted of each name in a directory.
+data Detail
+  = KindOnly
+  | -- | Also the status: sizes, times, permissions. It costs another call to the system for each name, but no further
+    -- switch of threads.
+    WithStatus
+  deriving (Eq, Show, Read, Enum, Bounded)
 
 -- | Whether symbolic links to directories are followed.
 data Follow
@@ -101,12 +103,16 @@ stateOf :: Step a -> a
 stateOf (Proceed a) = a
 stateOf (Stop a) = a
 
--- | Names that were read together, and are not decoded yet.
-type Names = ByteString
+-- | Names that were read together, and are not decoded yet; and an @mrh_status@ for each, if they were asked for.
+data Names = Names !ByteString !ByteString
 
 -- | The names of an empty directory.
 noNames :: Names
-noNames = ByteString.empty
+noNames = Names ByteString.empty ByteString.empty
+
+-- | Whether there is no name.
+isEmpty :: Names -> Bool
+isEmpty (Names names _) = ByteString.null names
 
 -- | The rest of a directory after a batch.
 data Rest
@@ -125,12 +131,12 @@ data DirectoryState
   | Closed
 
 -- | Opens a directory and reads its first names. Call it masked, and close what is open then.
-firstBatch :: String -> Follow -> FilePath -> IO (Names, Rest)
-firstBatch function follow path = do
+firstBatch :: DirectoryReading -> FilePath -> IO (Names, Rest)
+firstBatch (ReadingDirectory function follow detail _ _) path = do
   name <- pathBytes function path
   (descriptor, position, names) <-
     runJob
-      ( job c_list [followNumber follow] [name]
+      ( job c_list [followNumber follow, detailNumber detail] [name]
           `meaning` (\descriptor output -> (\(position, names) -> (descriptor, position, names)) <$> batchFrom output)
       )
         { jobDispose = \descriptor -> unless (descriptor == listedAll) (closeNumber (fromIntegral descriptor))
@@ -142,11 +148,11 @@ firstBatch function follow path = do
 
 -- | Reads the names at a position. Interruptible: then the same call can be made again. It first waits for a helper
 -- that still reads.
-nextBatch :: String -> FilePath -> Open -> Int64 -> IO (Names, Rest)
-nextBatch function path open@(Open number stage turn) position = mask_ $ do
+nextBatch :: DirectoryReading -> FilePath -> Open -> Int64 -> IO (Names, Rest)
+nextBatch (ReadingDirectory function _ detail _ _) path open@(Open number stage turn) position = mask_ $ do
   takeMVar turn
   writeIORef stage BeingRead
-  runJob (job c_list_more [number, position] [] `meaning` means) {jobRelease = finish} >>= named function path
+  runJob (job c_list_more [number, position, detailNumber detail] [] `meaning` means) {jobRelease = finish} >>= named function path
   where
     means more output = do
       (next, names) <- batchFrom output
@@ -173,21 +179,36 @@ closeListing (Open number stage _) = mask_ $ do
 batchFrom :: Output -> IO (Int64, Names)
 batchFrom (Output memory count) = do
   position <- peekByteOff memory 0
-  names <- ByteString.packCStringLen (castPtr (memory `plusPtr` batchNames), count - batchNames)
-  return (position, names)
+  size <- fromIntegral <$> (peekByteOff memory batchNamesSize :: IO Int64)
+  names <- ByteString.packCStringLen (castPtr (memory `plusPtr` batchNames), size)
+  statuses <- ByteString.packCStringLen (castPtr (memory `plusPtr` (batchNames + size)), count - batchNames - size)
+  return (position, Names names statuses)
 
--- | A directory's path with a slash.
-type Prefix = FilePath
+detailNumber :: Detail -> Int64
+detailNumber detail = case detail of
+  KindOnly -> 0
+  WithStatus -> 1
 
-prefixOf :: FilePath -> Prefix
-prefixOf path = if null path || last path == '/' then path else path ++ "/"
+-- | What comes before a name in its paths, with a slash: the directory's path, and its path below the first directory.
+data Prefix = Prefix !FilePath FilePath
+
+prefixOf :: FilePath -> FilePath -> Prefix
+prefixOf relative path = Prefix (if null path || last path == '/' then path else path ++ "/") relative
 
 -- | The first of the names, which there must be, and the others.
 nextName :: (ByteString -> IO FilePath) -> Prefix -> Names -> IO (Entry, Names)
-nextName decode prefix names = do
+nextName decode (Prefix directory relative) (Names names statuses) = do
   name <- decode (unsafeTake size (unsafeDrop nameHeadSize names))
-  return (Entry name (prefix ++ name) kind, unsafeDrop (nameHeadSize + size) names)
+  known <- if ByteString.null statuses then return Nothing else unsafeUseAsCString statuses (statusIfThere . castPtr)
+  return
+    ( Entry name (directory ++ name) kind (relative ++ name) known,
+      Names (unsafeDrop (nameHeadSize + size) names) (ByteString.drop statusSizeInBatch statuses)
+    )
   where
+    -- The kernel gives no file mode 0.
+    statusIfThere memory = do
+      known <- statusAt memory
+      return (if statusKind known == UnknownKind then Nothing else Just known)
     size = fromIntegral (unsafeIndex names 1) .|. fromIntegral (unsafeIndex names 2) `shiftL` 8
     kind = fromMaybe UnknownKind (lookup (fromIntegral (unsafeIndex names 0)) entryKinds)
 
@@ -209,26 +230,30 @@ data DirectoryReading = ReadingDirectory
     readingFunction :: String,
     -- | whether the path may be a symbolic link to a directory
     readingFollow :: !Follow,
+    readingDetail :: !Detail,
+    -- | the directory's path below the first one, with a slash, or empty
+    readingRelative :: FilePath,
     -- | Returns the names to use instead of a batch that could not be read, or throws.
     readingProblem :: IOError -> IO (Names, Rest)
   }
 
 -- | Gives the entries of a directory to an action, one after the other. Has one batch in memory.
 foldDirectory :: DirectoryReading -> FilePath -> a -> (a -> Entry -> IO (Step a)) -> IO (Step a)
-foldDirectory (ReadingDirectory function follow problem) path begin step = mask $ \restore -> do
-  first <- firstBatch function follow path `catch` problem
+foldDirectory how path begin step = mask $ \restore -> do
+  first <- firstBatch how path `catch` problem
   case snd first of
     Complete -> restore (batches first begin)
     More open _ -> do
       outcome <- restore (batches first begin) `onException` closeListing open
       outcome <$ closeListing open
   where
+    problem = readingProblem how
     batches (names, rest) state = do
       decode <- pathDecoder
-      outcome <- foldNames decode (prefixOf path) step names state
+      outcome <- foldNames decode (prefixOf (readingRelative how) path) step names state
       case (outcome, rest) of
         (Proceed new, More open position) -> do
-          next <- nextBatch function path open position `catch` problem
+          next <- nextBatch how path open position `catch` problem
           batches next new
         _ -> return outcome
 
@@ -236,7 +261,7 @@ foldNames :: (ByteString -> IO FilePath) -> Prefix -> (a -> Entry -> IO (Step a)
 foldNames decode prefix step = go
   where
     go names state
-      | ByteString.null names = return (Proceed state)
+      | isEmpty names = return (Proceed state)
       | otherwise = do
         (entry, others) <- nextName decode prefix names
         outcome <- step state entry

@@ -4,6 +4,7 @@
 module Millrace.Internal.FileJob
   ( onPath,
     onPaths,
+    failingAt,
     onFile,
     onFileKeeping,
     onFileStaying,
@@ -74,6 +75,14 @@ onPath :: String -> FilePath -> FunPtr Work -> [Int64] -> (Int64 -> Output -> IO
 onPath function path work numbers means = do
   name <- pathBytes function path
   runJob (job work numbers [name] `meaning` means) >>= named function path
+
+-- | A job of several steps, which says about which path its error is (@mrh_fail_at@).
+failingAt :: String -> Job r -> Job r
+failingAt function what = what {jobFailing = failing}
+  where
+    failing code output@(Output _ count)
+      | count == 0 = return ()
+      | otherwise = outputBytes output >>= pathFrom >>= \path -> throwIO (failure function path code)
 
 -- | Has a job done that takes two paths and has no result.
 onPaths :: String -> FilePath -> FilePath -> FunPtr Work -> [Int64] -> IO ()

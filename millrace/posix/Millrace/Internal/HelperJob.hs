@@ -70,7 +70,10 @@ data Job r = Job
     -- | Disposes of a result for which no thread waits any more. Runs masked, before 'jobRelease'.
     jobDispose :: Int64 -> IO (),
     -- | Converts the result, and the output while it exists. It runs masked.
-    jobMeaning :: Int64 -> Output -> IO r
+    jobMeaning :: Int64 -> Output -> IO r,
+    -- | Gets the error of a job that has failed, and the output while it exists, which may be empty. It may throw an
+    -- error that says more.
+    jobFailing :: Errno -> Output -> IO ()
   }
 
 -- | What becomes of a job that a helper has begun when its caller is interrupted.
@@ -96,7 +99,8 @@ job work numbers texts =
       jobLifetime = MayOutliveCaller,
       jobRelease = return (),
       jobDispose = \_ -> return (),
-      jobMeaning = \result _ -> return result
+      jobMeaning = \result _ -> return result,
+      jobFailing = \_ _ -> return ()
     }
 
 -- | Replaces the meaning of a job's result.
@@ -111,7 +115,8 @@ meaning what means =
       jobLifetime = jobLifetime what,
       jobRelease = jobRelease what,
       jobDispose = jobDispose what,
-      jobMeaning = means
+      jobMeaning = means,
+      jobFailing = jobFailing what
     }
 
 foreign import ccall unsafe "mrh_job_create"
@@ -120,6 +125,8 @@ foreign import ccall unsafe "mrh_job_create"
 foreign import ccall unsafe "mrh_job_set" c_set :: Ptr RunningJob -> CInt -> Int64 -> IO ()
 
 foreign import ccall unsafe "mrh_job_set_memory" c_lend :: Ptr RunningJob -> Ptr Word8 -> IO ()
+
+foreign import ccall unsafe "mrh_job_do_in_place" c_do_in_place :: Ptr RunningJob -> IO CInt
 
 foreign import ccall unsafe "mrh_job_submit" c_submit_job :: Ptr RunningJob -> Token -> IO CInt
 
@@ -155,7 +162,7 @@ runJobBefore :: Deadline -> Job r -> IO (Either Errno r)
 runJobBefore deadline what = mask_ $ do
   running <- create what `onException` jobRelease what
   isSimulated <- c_is_simulated_here
-  let begin = if isSimulated /= 0 then simulated else waitAtMost
+  let begin = if isSimulated /= 0 then simulated else inPlaceOrByHelper
   if running == nullPtr then Left eNOMEM <$ jobRelease what else begin deadline running what
 
 -- Does a job on a simulated machine: within this thread, after its delay. If the thread is interrupted before, or its
@@ -216,6 +223,12 @@ withTexts texts use = case texts of
   [one] -> useAsCString one (`use` nullPtr)
   one : other : _ -> useAsCString one (useAsCString other . use)
 
+-- Does a job at once that need not wait (@cbits\/posix\/in_place.h@); another is left to a helper.
+inPlaceOrByHelper :: Deadline -> Ptr RunningJob -> Job r -> IO (Either Errno r)
+inPlaceOrByHelper deadline running what = do
+  isDone <- c_do_in_place running
+  if isDone /= 0 then takeResult running what else waitAtMost deadline running what
+
 -- Submits it and waits for its end or the deadline.
 waitAtMost :: Deadline -> Ptr RunningJob -> Job r -> IO (Either Errno r)
 waitAtMost deadline running what = do
@@ -239,11 +252,9 @@ takeResult running what = interpreted `finally` (c_free running >> touchMemory w
   where
     interpreted = do
       result <- c_result running
-      if result < 0
-        then return (Left (Errno (fromIntegral (negate result))))
-        else do
-          output <- Output <$> c_output running <*> (fromIntegral <$> c_output_bytes running)
-          Right <$> jobMeaning what result output
+      output <- Output <$> c_output running <*> (fromIntegral <$> c_output_bytes running)
+      let code = Errno (fromIntegral (negate result))
+      if result < 0 then Left code <$ jobFailing what code output else Right <$> jobMeaning what result output
 
 -- The caller stops waiting: withdraws the job or, if a helper has begun it and it may continue alone, leaves it to a
 -- keeper.

@@ -46,10 +46,17 @@ entrySocket = #{const DT_SOCK}
 entryCharacter = #{const DT_CHR}
 entryBlock = #{const DT_BLK}
 
--- | The parts of an @mrh_batch@: where its names begin, and the size of the head of each of them.
-batchNames, nameHeadSize :: Int
+-- | The parts of an @mrh_batch@: where the size of its names is and where they begin, the size of the head of each of
+-- them, and the size of an @mrh_status@.
+batchNamesSize, batchNames, nameHeadSize, statusSizeInBatch :: Int
+batchNamesSize = #{offset mrh_batch, names_bytes}
+statusSizeInBatch = #{size mrh_status}
 batchNames = #{offset mrh_batch, names}
 nameHeadSize = #{size mrh_name_head}
+
+-- | What a job of many steps returns if another one must go on.
+moreIsLeft :: Int64
+moreIsLeft = #{const MRH_MORE}
 
 -- | Instead of a descriptor: the directory was read to its end and closed.
 listedAll :: Int64

@@ -1,0 +1,20 @@
+/*
+ * in_place.h: does jobs of work.h without a helper thread, if they need not wait: the status and the opening of names
+ * that the system has in memory. Must not know: GHC, loops.
+ *
+ * openat2(2) with RESOLVE_CACHED (Linux 5.12) finds a name only in memory. What remains, reading the status and opening
+ * for reading, asks nobody else on the usual file systems of disks and memory. A file system on a network or in another
+ * program (NFS, FUSE) may ask. So each file system is left to helpers first: they note which kind it is.
+ */
+#ifndef MILLRACE_IN_PLACE_H
+#define MILLRACE_IN_PLACE_H
+
+#include "pool.h"
+
+/* Does the job if that needs no waiting. Returns 1 if the job is done, and 0 if a helper must do it. */
+int mrh_job_do_in_place(mrh_job *job);
+
+/* For helpers: notes the kind of the file system that this descriptor is on. */
+void mrh_note_file_system(int descriptor);
+
+#endif
