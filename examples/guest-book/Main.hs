@@ -6,7 +6,7 @@
 module Main (main) where
 
 import Control.Concurrent.STM
-import Control.Monad (forM_)
+import Control.Monad (forM_, when)
 import Data.Aeson (FromJSON, ToJSON, eitherDecode, encode)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Builder as Builder
@@ -24,6 +24,7 @@ import Network.Wai.Millrace.AccessLog
 import Network.Wai.Millrace.EventStream
 import Network.Wai.Millrace.Shutdown
 import System.Environment (getArgs)
+import System.Exit (exitFailure)
 import System.IO (BufferMode (LineBuffering), hSetBuffering, stdout)
 
 data Entry = Entry {author :: Text, text :: Text}
@@ -38,9 +39,10 @@ main = do
   hSetBuffering stdout LineBuffering
   [port, logFile] <- getArgs
   book <- newTVarIO []
-  withAccessLog Combined (logTo logFile) $ \_ logAnswer ->
+  end <- withAccessLog Combined (logTo logFile) $ \_ logAnswer ->
     untilSignal $ \ending ->
       runSettings (ending (setOnAnswer logAnswer (settings (read port)))) (limitTime (seconds 10) (guestBook book))
+  when (end /= Orderly) exitFailure
 
 settings :: Port -> Settings
 settings port =

@@ -3,18 +3,21 @@
 -- | A web application with limits, a log, and a graceful shutdown. Usage: production-wai PORT.
 module Main (main) where
 
+import Control.Monad (when)
 import Network.HTTP.Types (status200, statusCode)
 import Network.Wai (Application, rawPathInfo, responseLBS)
 import Network.Wai.Handler.Millrace
 import Network.Wai.Millrace.Shutdown
 import System.Environment (getArgs)
+import System.Exit (exitFailure)
 import System.IO (BufferMode (LineBuffering), hSetBuffering, stdout)
 
 main :: IO ()
 main = do
   hSetBuffering stdout LineBuffering
   [port] <- getArgs
-  untilSignal (\ending -> runSettings (ending (settings (read port))) application)
+  end <- untilSignal (\ending -> runSettings (ending (settings (read port))) application)
+  when (end /= Orderly) exitFailure
 
 settings :: Port -> Settings
 settings port =

@@ -7,6 +7,7 @@ import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (async, wait)
 import Control.Concurrent.MVar
 import Control.Monad (forM_, void)
+import Data.IORef
 import Millrace.Signal (Signal (..), raiseSignal)
 import Network.Wai.Handler.Millrace
 import Network.Wai.Millrace.Shutdown
@@ -23,7 +24,7 @@ spec = describe "untilSignal" $ do
         takeMVar begun
         raiseSignal signal
         replyBody <$> receiveResponse client `shouldReturn` "Pong"
-        within "the end" (wait server)
+        within "the end" (wait server) `shouldReturn` Orderly
   it "interrupts at the second signal" . onServer hanging $ \port begun server ->
     withConnection port $ \client -> do
       send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -31,8 +32,19 @@ spec = describe "untilSignal" $ do
       raiseSignal Terminate
       threadDelay 100000
       raiseSignal Terminate
-      within "the end" (wait server)
+      within "the end" (wait server) `shouldReturn` Interrupted
       receiveAll client `shouldReturn` ""
+  it "says when the time of grace was too short" $ do
+    reported <- newIORef []
+    let noting = setOnException (\_ failure -> modifyIORef reported (show failure :))
+        changed = setGracefulShutdownTimeout (Just 0) . noting
+    onServerWith changed hanging $ \port begun server ->
+      withConnection port $ \client -> do
+        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        takeMVar begun
+        raiseSignal Terminate
+        within "the end" (wait server) `shouldReturn` CutOff
+    readIORef reported `shouldReturn` ["ConnectionsCutOff 1"]
   it "ends a server that begins after the signal" $ do
     called <- newEmptyMVar
     server <- async . untilSignal $ \ending -> do
@@ -45,9 +57,9 @@ spec = describe "untilSignal" $ do
     takeMVar called
     raiseSignal Terminate
     takeMVar called
-    within "the end" (wait server)
+    within "the end" (wait server) `shouldReturn` Orderly
   it "returns when the servers end by themselves, and restores the signal's effect" $ do
-    untilSignal (\_ -> return ())
+    untilSignal (\_ -> return ()) `shouldReturn` Orderly
     handler <- installHandler sigTERM Default Nothing
     case handler of
       Default -> return ()
@@ -55,14 +67,15 @@ spec = describe "untilSignal" $ do
   where
     slow begun request respond = putMVar begun () >> threadDelay 300000 >> pong request respond
     hanging begun request respond = putMVar begun () >> threadDelay 60000000 >> pong request respond
-    onServer application use = do
+    onServer = onServerWith id
+    onServerWith change application use = do
       begun <- newEmptyMVar
       listens <- newEmptyMVar
       (port, listener) <- openFreePort
       server <- async . untilSignal $ \ending ->
         runSettingsSocket
-          (ending (setBeforeMainLoop (putMVar listens ()) (quiet defaultSettings)))
+          (ending (change (setBeforeMainLoop (putMVar listens ()) (quiet defaultSettings))))
           listener
           (application begun)
       takeMVar listens
-      use port begun server :: IO ()
+      use port begun server
