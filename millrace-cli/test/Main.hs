@@ -5,7 +5,6 @@ import GHC.IO.Encoding (mkTextEncoding, setFileSystemEncoding, setLocaleEncoding
 import qualified Millrace.Cli.Base.AddressSpec
 import qualified Millrace.Cli.Base.FailureSpec
 import qualified Millrace.Cli.Base.RequestPathSpec
-import qualified Millrace.Cli.Base.StandardStreamSpec
 import qualified Millrace.Cli.BrowserSpec
 import qualified Millrace.Cli.Config.CommandSpec
 import qualified Millrace.Cli.Config.ConfigurationSpec
@@ -98,7 +97,6 @@ specs = do
   describe "The reference" Millrace.Cli.Config.ReferenceSpec.spec
   describe "RequestPath" Millrace.Cli.Base.RequestPathSpec.spec
   describe "Sites" Millrace.Cli.Serve.SitesSpec.spec
-  describe "StandardStream" Millrace.Cli.Base.StandardStreamSpec.spec
   describe "Start" Millrace.Cli.Serve.StartSpec.spec
   describe "StaticFiles" Millrace.Cli.Files.ConditionalRequestSpec.spec
   describe "StaticFiles" Millrace.Cli.Files.CachedFileSpec.spec

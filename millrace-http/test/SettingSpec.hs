@@ -37,6 +37,7 @@ import Network.Socket hiding (close)
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
+import System.Environment (getProgName)
 import System.Timeout (timeout)
 import Test.Hspec
 import TestSupport.Folder (standardErrorOf)
@@ -202,11 +203,28 @@ spec = do
           mapM_
             (defaultOnException Nothing)
             [toException (ErrorCall "the reason"), toException IncompleteHeaders, toException ThreadKilled]
-      displayed `shouldBe` "the reason\n"
+      name <- getProgName
+      displayed `shouldBe` name ++ ": the reason\n"
+    it "defaultOnException names the request and the client, without what could move a cursor or has no end" $ do
+      let request =
+            defaultRequest
+              { requestMethod = "GET",
+                rawPathInfo = "/a\ESC[2J\n\255" <> B.replicate 1000 0x78,
+                rawQueryString = "?secret",
+                remoteHost = SockAddrInet 7 (tupleToHostAddress (127, 0, 0, 1))
+              }
+      name <- getProgName
+      displayed <- standardErrorOf (defaultOnException (Just request) (toException (ErrorCall "the\nreason\ESC")))
+      displayed
+        `shouldBe` name
+        ++ ": GET /a\\x1b[2J\\x0a\\xff"
+        ++ replicate 192 'x'
+        ++ "... from 127.0.0.1:7: the reason\\x1b\n"
     it "defaultOnException displays what a thrown exception says, without a backtrace" $ do
       thrown <- try (throwIO (ErrorCall "the reason"))
       displayed <- standardErrorOf (either (defaultOnException Nothing) return thrown)
-      displayed `shouldBe` "the reason\n"
+      name <- getProgName
+      displayed `shouldBe` name ++ ": the reason\n"
     it "defaultOnException displays a time limit of the application's own, and what came from outside but meant it" $ do
       expired <-
         try

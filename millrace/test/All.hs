@@ -38,6 +38,7 @@ import qualified SocketDescriptorSpec
 import qualified SocketErrorSpec
 import qualified SocketSpec
 import qualified SpliceSpec
+import qualified StandardStreamSpec
 import qualified StayingSpec
 import qualified StreamSpec
 import Test.Hspec (Spec)
@@ -67,6 +68,7 @@ spec = do
   FileAccessSpec.spec
   WatchSpec.spec
   LogSpec.spec
+  StandardStreamSpec.spec
   CrashSpec.spec
   CrashedDiskSpec.spec
   PipeSpec.spec

@@ -10,6 +10,7 @@ import Control.Exception
     SomeException,
     bracket,
     finally,
+    throwIO,
     toException,
     try,
     uninterruptibleMask_,
@@ -24,6 +25,7 @@ import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Socket.Connect hiding (connectTo)
 import qualified Millrace.Socket.Connect as Connect
+import Millrace.Stream (EndsWithin (..), TooLong (..))
 import StreamSupport
 import Support
 import System.Environment (getProgName)
@@ -105,7 +107,23 @@ spec = do
         (forM_ [ePIPE, eCONNRESET, eCONNABORTED, eNOTCONN, eHOSTUNREACH, eNETUNREACH] (printing peer . problem))
         `shouldReturn` ""
       standardErrorOf (printing peer (problem eIO)) >>= (`shouldContain` "connection from 127.0.0.1:7: recv: ")
+      standardErrorOf (mapM_ (printing peer) [toException (TooLong "line" 3), toException (EndsWithin "frame" 3 2)])
+        `shouldReturn` ""
       standardErrorOf (ignoring peer (problem eIO)) `shouldReturn` ""
+    it "says, once, that it is full, and serves others when it is not any more" . withoutLeaks $ do
+      full <- newIORef (0 :: Int)
+      said <- newEmptyMVar
+      let serve connection = recv connection 1 >>= sendAll connection
+          tell = modifyIORef full (+ 1) >> putMVar said () >> throwIO (userError "full")
+          small = defaultServer {serverConnectionsMax = 1, serverFull = tell}
+      withServed small serve $ \query -> do
+        clients <- replicateM 3 (Connect.connectTo query)
+        within 10 "the hook" (takeMVar said)
+        forM_ clients $ \client -> do
+          sendAll client "x"
+          recv client 1 `shouldReturn` "x"
+          close client
+      readIORef full `shouldReturn` 1
     it "shares its port with another server, if both want that" . withoutLeaks $ do
       let sharing = defaultServer {serverSharesPort = True}
       withEcho sharing $ \query -> do

@@ -45,15 +45,14 @@ import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (isNothing)
 import GHC.IO.Exception (IOException (..))
+import Millrace.Internal.StandardStream (printLine)
 import Millrace.Timer (threadDelay, timeout)
 import System.Directory (renameFile)
 import System.IO
   ( IOMode (AppendMode, ReadMode),
     SeekMode (AbsoluteSeek),
     hFileSize,
-    hPutStrLn,
     hSeek,
-    stderr,
     withBinaryFile,
   )
 import System.IO.Error (isAlreadyInUseError)
@@ -95,7 +94,7 @@ data LogProblem
 
 -- | A log at a path, without rotation, that prints its problems on standard error.
 logTo :: FilePath -> LogSettings
-logTo path = LogSettings (LogFile path) NoRotation (hPutStrLn stderr . describeLogProblem ("the log " ++ path))
+logTo path = LogSettings (LogFile path) NoRotation (printLine . describeLogProblem ("the log " ++ path))
 
 -- | What to tell people about a problem of the log with this name.
 --

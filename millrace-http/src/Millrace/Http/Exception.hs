@@ -27,16 +27,19 @@ module Millrace.Http.Exception
 where
 
 import Control.Exception (AsyncException (..), Exception (..), SomeAsyncException (..), SomeException (..), throw)
+import Control.Monad (when)
 import Data.ByteString.Builder (stringUtf8)
 import qualified Data.ByteString.Char8 as C8
-import Data.Maybe (fromMaybe, isJust)
-import GHC.Foreign (withCStringLen)
+import Data.Char (ord)
+import Data.Maybe (isJust)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Http.Http1.Wire (errorRequestLine, errorStatus, errorTarget, errorText)
+import Millrace.Internal.StandardStream (oneLine, printSeldom)
 import Network.HTTP.Types
 import Network.Socket (SockAddr)
-import Network.Wai (Request, Response, responseBuilder)
-import System.IO (char8, hGetEncoding, hPutBuf, stderr)
+import Network.Wai (Request, Response, rawPathInfo, remoteHost, requestMethod, responseBuilder)
+import Numeric (showHex)
+import System.Environment (getProgName)
 
 -- | A request that cannot be served. The first nine constructors are Warp's; 'NotEnoughLines', 'NonHttp' and
 -- 'OverLargeHeader' are not raised by this version.
@@ -194,17 +197,25 @@ instance Exception HandshakeFailed where
   displayException (HandshakeFailed (SomeException reason)) =
     "the handshake with a client failed: " ++ displayException reason
 
--- | Prints exceptions for which 'defaultShouldDisplayException' is True to stderr, each with one write.
+-- | Prints exceptions for which 'defaultShouldDisplayException' is True on standard error, each in one line: with the
+-- program's name and, if there is a request, its method, its path and the client. Of the lines that a program prints in
+-- this way, and by @printing@ of "Millrace.Socket.Connect", at most ten in a second are printed, and then how many were
+-- left out.
+--
+-- > guest-book: GET /entries from 127.0.0.1:39212: Prelude.head: empty list
 defaultOnException :: Maybe Request -> SomeException -> IO ()
-defaultOnException _ exception
-  | defaultShouldDisplayException exception = printWhole (displayed exception)
-  | otherwise = return ()
-
--- Convert to bytes first: stderr has no buffer, and its Handle would write each character separately.
-printWhole :: String -> IO ()
-printWhole text = do
-  encoding <- fromMaybe char8 <$> hGetEncoding stderr
-  withCStringLen encoding (text ++ "\n") (uncurry (hPutBuf stderr))
+defaultOnException request exception = when (defaultShouldDisplayException exception) $ do
+  name <- getProgName
+  printSeldom (name ++ ": " ++ maybe "" described request ++ oneLine (displayed exception))
+  where
+    described found =
+      concat
+        [visible 20 (requestMethod found), " ", visible 200 (rawPathInfo found), " from ", show (remoteHost found), ": "]
+    visible most bytes =
+      concatMap escaped (C8.unpack (C8.take most bytes)) ++ (if C8.length bytes > most then "..." else "")
+    escaped character
+      | character > ' ' && character < '\DEL' && character /= '\\' = [character]
+      | otherwise = "\\x" ++ drop 1 (showHex (256 + ord character) "")
 
 -- | True for all exceptions except 'ThreadKilled' and those that clients cause: 'InvalidRequest', 'HandshakeFailed',
 -- reset connections, and the server's own time limits. Errors of opening or reading a file are shown, also while it is

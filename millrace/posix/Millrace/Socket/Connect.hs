@@ -41,6 +41,7 @@ import Control.Concurrent.MVar
 import Control.Concurrent.STM
 import Control.Exception
   ( Exception (..),
+    SomeAsyncException,
     SomeException,
     bracket,
     bracketOnError,
@@ -57,7 +58,8 @@ import Control.Monad (forM, forM_, unless, when)
 import Data.IORef
 import Data.List (intercalate, nub, partition)
 import qualified Data.Map.Strict as Map
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isJust)
+import Data.Word (Word64)
 import Foreign.C.Error
   ( Errno (..),
     eAFNOSUPPORT,
@@ -68,17 +70,25 @@ import Foreign.C.Error
     eNOTCONN,
     ePIPE,
   )
-import GHC.Foreign (withCStringLen)
 import GHC.IO.Exception (IOException (ioe_description, ioe_errno))
-import Millrace.Deadline (Deadline, Duration, durationMicroseconds, isDeadlineError, noDeadline, seconds)
+import Millrace.Deadline
+  ( Deadline,
+    Duration,
+    durationMicroseconds,
+    isDeadlineError,
+    monotonicNanoseconds,
+    noDeadline,
+    seconds,
+  )
 import Millrace.Internal.Park (handOver)
+import Millrace.Internal.StandardStream (oneLine, printSeldom)
 import Millrace.Internal.Timer (withTimer)
 import Millrace.Internal.TimerTable (Action (..))
 import Millrace.Name
 import Millrace.Socket
+import Millrace.Stream (EndsWithin, TooLong)
 import qualified Millrace.Timer as Timer
 import System.Environment (getProgName)
-import System.IO (hGetEncoding, hPutBuf, mkTextEncoding, stderr)
 import System.IO.Error
   ( doesNotExistErrorType,
     ioeSetErrorString,
@@ -196,13 +206,16 @@ data Server = Server
     serverSharesPort :: !Bool,
     -- | runs when the server listens, with its addresses
     serverReady :: [SockAddr] -> IO (),
+    -- | runs when as many connections are open as 'serverConnectionsMax' says, at most once in ten seconds: further
+    -- clients wait now
+    serverFull :: IO (),
     -- | gets the exceptions of a connection's action, with the address of the peer, but not those that the server
     -- itself interrupts it with when it ends: 'printing', 'ignoring', or an action of the program
     serverProblem :: SockAddr -> SomeException -> IO ()
   }
 
 -- | 10,000 connections, a queue of 4096, five seconds of grace and five to clean up; exceptions are
--- printed ('printing').
+-- printed ('printing'), and a line when the server is full.
 defaultServer :: Server
 defaultServer =
   Server
@@ -212,34 +225,32 @@ defaultServer =
       serverCleanUp = seconds 5,
       serverSharesPort = False,
       serverReady = \_ -> return (),
+      serverFull = do
+        name <- getProgName
+        printSeldom (name ++ ": clients wait: as many connections are open as serverConnectionsMax allows"),
       serverProblem = printing
     }
 
 -- | Prints an exception of a connection's action on standard error, in a line with the program's name and the peer's
--- address. Prints nothing for the usual ends of a connection: the peer has closed or reset it, or does not answer any
--- more; or a deadline has passed.
+-- address. Prints nothing for what a peer causes: it has closed or reset the connection, or does not answer any more; a
+-- deadline has passed; or what it has sent is too long or incomplete ('TooLong', 'EndsWithin': an action that reads
+-- other streams with a limit catches that there). At most ten lines in a second are printed, and then how many were
+-- left out.
 --
 -- > chat: connection from 127.0.0.1:39212: Prelude.head: empty list
 printing :: SockAddr -> SomeException -> IO ()
 printing peer problem = unless (isUsualEnd problem) $ do
   name <- getProgName
-  let text = unwords (concatMap words (lines (displayException problem)))
-  -- With one write, because other threads print, too. What the locale cannot say becomes a question mark.
-  locale <- maybe "ASCII" (takeWhile (/= '/') . show) <$> hGetEncoding stderr
-  encoding <- mkTextEncoding (locale ++ "//TRANSLIT")
-  withCStringLen
-    encoding
-    (name ++ ": connection from " ++ show peer ++ ": " ++ text ++ "\n")
-    (uncurry (hPutBuf stderr))
+  printSeldom (name ++ ": connection from " ++ show peer ++ ": " ++ oneLine (displayException problem))
 
 -- | Ignores an exception.
 ignoring :: SockAddr -> SomeException -> IO ()
 ignoring _ _ = return ()
 
 isUsualEnd :: SomeException -> Bool
-isUsualEnd problem = case fromException problem of
-  Just ended -> isDeadlineError ended || fmap Errno (ioe_errno ended) `elem` map Just ends
-  Nothing -> False
+isUsualEnd problem
+  | Just ended <- fromException problem = isDeadlineError ended || fmap Errno (ioe_errno ended) `elem` map Just ends
+  | otherwise = isJust (fromException problem :: Maybe TooLong) || isJust (fromException problem :: Maybe EndsWithin)
   where
     ends = [ePIPE, eCONNRESET, eCONNABORTED, eNOTCONN, eHOSTUNREACH, eNETUNREACH]
 
@@ -319,16 +330,29 @@ listenOn server query = do
 acceptAll :: Server -> [Socket] -> ServedConnections -> ((Socket, SockAddr) -> IO ()) -> IO a
 acceptAll server listeners (ServedConnections _ connections _) begin = mask $ \restore -> do
   failed <- newEmptyMVar
+  told <- newIORef Nothing
   threads <- forM listeners $ \listener ->
-    forkIOWithUnmask (\unmask -> try (unmask (acceptOn listener)) >>= putMVar failed)
+    forkIOWithUnmask (\unmask -> try (unmask (acceptOn told listener)) >>= putMVar failed)
   outcome <- restore (takeMVar failed) `onException` uninterruptibleMask_ (mapM_ killThread threads)
   uninterruptibleMask_ (mapM_ killThread threads)
   either (throwIO :: SomeException -> IO a) return outcome
   where
-    acceptOn listener = do
+    acceptOn told listener = do
+      canServe <- hasCapacity server <$> readTVarIO connections
+      unless canServe (tellFull server told)
       atomically (readTVar connections >>= check . hasCapacity server)
       mask_ (accept listener >>= begin)
-      acceptOn listener
+      acceptOn told listener
+
+-- The reference has when it was told last, in nanoseconds.
+tellFull :: Server -> IORef (Maybe Word64) -> IO ()
+tellFull server told = do
+  now <- monotonicNanoseconds
+  isDue <- atomicModifyIORef' told $ \latest ->
+    if maybe False (\before -> now - before < 10000000000) latest then (latest, False) else (Just now, True)
+  when isDue $
+    serverFull server `catch` \problem ->
+      when (isJust (fromException problem :: Maybe SomeAsyncException)) (throwIO problem)
 
 hasCapacity :: Server -> Map.Map ThreadId Socket -> Bool
 hasCapacity server connections = Map.size connections < serverConnectionsMax server

@@ -19,28 +19,16 @@ where
 import Control.Exception
   ( Exception (..),
     Handler (..),
-    SomeAsyncException (..),
     SomeException (..),
     catch,
     catches,
     throwIO,
-    tryJust,
   )
-import Data.ByteString (ByteString)
-import qualified Data.ByteString as ByteString
-import qualified Data.ByteString.Char8 as Char8
-import Data.IORef (atomicModifyIORef', newIORef)
 import Data.List (isInfixOf)
-import Data.Word (Word64)
 import Foreign.C (eMFILE, eNFILE, errnoToIOError)
-import GHC.Clock (getMonotonicTimeNSec)
-import GHC.Foreign (withCStringLen)
-import GHC.IO.Encoding (getFileSystemEncoding)
 import GHC.IO.Exception (IOException (..))
-import Millrace.Cli.Base.StandardStream (writeToErrors, writeToOutput)
+import Millrace.Internal.StandardStream (encoded, encodedWith, limited, newLimiter, patiently, printLine, writeToOutput)
 import System.Exit (ExitCode (ExitFailure))
-import System.IO (TextEncoding)
-import System.Timeout (timeout)
 
 -- | A failure that the user can understand, and perhaps correct.
 data Failure = Failure
@@ -102,40 +90,14 @@ say text = (encoded text >>= writeToOutput) `catch` (throwIO . failure)
 sayIfTaken :: String -> IO ()
 sayIfTaken text = patiently (say text) `catch` \failure -> tell ("millrace: " <> displayException (failure :: Failure))
 
--- | Writes a text and a line end to standard error, in one piece. It is not a failure when nobody reads it, for example
--- because the other end of the pipe is gone. If the reader of a pipe has stopped reading, this waits a second.
+-- | Writes a text and a line end to standard error, in one piece: see 'printLine'.
 tell :: String -> IO ()
-tell text = patiently (encoded (text <> "\n") >>= writeToErrors) `catch` ignore
-  where
-    ignore :: IOException -> IO ()
-    ignore _ = pure ()
+tell = printLine
 
--- | Like 'tell', but at most one message in a second: for problems that may come with every request. The next message
--- says how many were left out.
+-- | A 'tell' for problems that may come with every request: one message in a second. A second after the first one that
+-- was left out, a message says how many were.
 newSeldomTeller :: IO (String -> IO ())
-newSeldomTeller = telling <$> newIORef (0, 0)
-  where
-    telling state text = do
-      now <- getMonotonicTimeNSec
-      leftOut <- atomicModifyIORef' state (next now)
-      mapM_ (\count -> tell (text <> others count)) leftOut
-    next :: Word64 -> (Word64, Int) -> ((Word64, Int), Maybe Int)
-    next now (notBefore, count)
-      | now < notBefore = ((notBefore, count + 1), Nothing)
-      | otherwise = ((now + 1000000000, 0), Just count)
-    others count = if count == 0 then "" else " (and " <> show count <> " more such messages)"
-
--- Gives an action a second. If the run-time system finds no descriptors for its timers, the action gets as long as it
--- takes: its message says why.
-patiently :: IO () -> IO ()
-patiently action = do
-  finished <- tryJust synchronous (timeout patienceMicros (tryJust synchronous action))
-  either (const action) (mapM_ (either throwIO pure)) finished
-  where
-    patienceMicros = 1000000
-    synchronous :: SomeException -> Maybe SomeException
-    synchronous exception = maybe (Just exception) asynchronous (fromException exception)
-    asynchronous (SomeAsyncException _) = Nothing
+newSeldomTeller = (`limited` tell) <$> newLimiter 1
 
 -- | The message of an exception, without a backtrace. 'displayException' of a 'SomeException' adds a backtrace since
 -- base 4.20.
@@ -145,18 +107,3 @@ reasonOf failure@(SomeException exception) = maybe (displayException exception) 
 -- | The message of an exception about a file, with the file's name: @cert.pem: No such file or directory@.
 fileReason :: IOException -> String
 fileReason failure = maybe id (\name -> ((name <> ": ") <>)) (ioe_filename failure) (ioe_description failure)
-
--- A file name in a text may have bytes for which the locale has no characters. The encoding of file names gives these
--- bytes back.
-encoded :: String -> IO ByteString
-encoded text = getFileSystemEncoding >>= (`encodedWith` text)
-
--- | The text in an encoding. A character that the encoding does not have becomes a question mark: a message with a mark
--- in it is better than no message.
-encodedWith :: TextEncoding -> String -> IO ByteString
-encodedWith encoding text = whole text `catch` \failure -> ByteString.concat <$> mapM single text <* unencodable failure
-  where
-    whole characters = withCStringLen encoding characters ByteString.packCStringLen
-    single character = whole [character] `catch` \failure -> Char8.pack "?" <$ unencodable failure
-    unencodable :: IOException -> IO ()
-    unencodable _ = pure ()

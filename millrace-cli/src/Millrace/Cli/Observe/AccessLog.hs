@@ -10,7 +10,7 @@ where
 import Control.Exception (handle, throwIO)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Base.Failure
-import Millrace.Cli.Base.StandardStream (writeToOutput)
+import Millrace.Internal.StandardStream (writeToOutput)
 import Millrace.Log (LogSettings (..), LogTarget (..), Rotation (NoRotation), checkLog, describeLogProblem, endLog)
 import Network.Wai.Handler.Millrace (Answer)
 import Network.Wai.Millrace.AccessLog (LogFormat, withAccessLog)
