@@ -54,7 +54,7 @@ logProblem peer problem = do
   hPutStrLn stderr (show now ++ " " ++ show peer ++ ": " ++ displayException problem)
 
 serve :: Board -> Socket -> IO ()
-serve board client = bracket takeSeat leaveSeat greet `finally` gracefulClose client 1000
+serve board client = bracket takeSeat leaveSeat greet `finally` gracefulCloseWithin (seconds 1) client
   where
     takeSeat = atomically $ do
       free <- readTVar (freeSeats board)

@@ -13,7 +13,7 @@ import Millrace.Log (logTo)
 import Network.HTTP.Types
 import Network.Socket (HostAddress6, SockAddr (..), tupleToHostAddress)
 import Network.Wai
-import Network.Wai.Handler.Millrace (Answer (..), InvalidRequest (..), setOnAnswer)
+import Network.Wai.Handler.Millrace (Answer (..), InvalidRequest (..), RefusalReason (..), nanoseconds, setOnAnswer)
 import Network.Wai.Millrace.AccessLog
 import Support
 import System.FilePath ((</>))
@@ -88,12 +88,12 @@ spec = describe "Network.Wai.Millrace.AccessLog" $ do
       withServerToItsEnd (setOnAnswer logAnswer) pong $ \port -> exchange port "GET /a HTTP/1.0\r\n\r\n"
     map ((!! 6) . Char8.words) . Char8.lines <$> ByteString.readFile path `shouldReturn` ["/a"]
   where
-    answer one = Answer (remoteHost one) (Just one) Nothing "" status206 (Just 1234) False 1500999
+    answer one = Answer (remoteHost one) (Just one) Nothing "" status206 (Just 1234) False (nanoseconds 1500999)
     refusedWith reason text =
       (answer bare)
         { answerRequest =
             Nothing,
-          answerRefusal = Just reason,
+          answerRefusal = Just (RefusedAtOnce reason),
           answerRequestLine = text,
           answerStatus = status400,
           answerBytes = Just 11

@@ -78,7 +78,7 @@ spec = do
             void (exchange port (line "/" "Connection: close\r\n"))
             -- The client may have the whole answer before the application has ended.
             answer <- within "the answer's end" (takeMVar told')
-            answerNanoseconds answer `shouldSatisfy` \time -> time >= 20000000 && time < 20000000000
+            answerDuration answer `shouldSatisfy` \time -> time >= milliseconds 20 && time < seconds 20
     forM_ ["/file", "/builder", "/chunks"] $ \path ->
       it ("of a client that leaves, is told what has gone: " ++ show path) . withFolder $ \folder -> do
         let name = folder </> "large"

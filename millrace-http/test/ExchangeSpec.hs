@@ -102,7 +102,7 @@ spec = describe "above an exchange" $ do
           result <- received memory
           (statusIn result, receivedAfterwards result) `shouldBe` (Just status, Closed)
           map (\answer -> (answerRefusal answer, statusCode (answerStatus answer)))
-            <$> readIORef answers `shouldReturn` [(Just reason, status)]
+            <$> readIORef answers `shouldReturn` [(Just (RefusedAtOnce reason), status)]
 
   describe "a raw response" $ do
     it "has what the client sends, and closes" $ do

@@ -33,7 +33,7 @@ spec = do
           pong
           (`exchange` "POST /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nUser-Agent: u\r\n\r\n")
       map asked answers `shouldBe` [Just ("POST", "/a", "?b", http11, Just "u")]
-      map answerRefusal answers `shouldBe` [Just PayloadTooLarge]
+      map answerRefusal answers `shouldBe` [Just (RefusedAtOnce PayloadTooLarge)]
       map (fmap (hostOf . remoteHost) . answerRequest) answers `shouldBe` [Just (Just (127, 0, 0, 1))]
     it "an https URI on a plain connection has its request, too: 421" $ do
       (_, answers) <- answersTo id pong (`exchange` "GET https://a/x HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -57,7 +57,7 @@ spec = do
           (\port -> withConnection port (\client -> send client "GET /slo" >> receiveAll client))
       map told answers `shouldBe` [(408, Just 15)]
       map answerRequestLine answers `shouldBe` ["GET /slo"]
-      map answerRefusal answers `shouldBe` [Just RequestTimedOut]
+      map answerRefusal answers `shouldBe` [Just (RefusedAtOnce RequestTimedOut)]
     it "a head that is cut off: 400" $ do
       (_, answers) <-
         answersTo

@@ -3,6 +3,7 @@
 -- | Limits on the time and the body of single requests.
 module RequestLimitsSpec (spec) where
 
+import AnswerSupport
 import Control.Concurrent (threadDelay)
 import Control.Exception (fromException, try)
 import Control.Monad (void)
@@ -60,6 +61,38 @@ spec = do
             respond (responseLBS status200 [] "")
       outcome <- try (limitTime (seconds 0) asks defaultRequest (\_ -> fail "answered"))
       either (`shouldBe` ApplicationTimedOut) (const (expectationFailure "not interrupted")) (void outcome)
+
+  it "tells observers of what these limits refuse, and why" $ do
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nabcdef\r\n"
+        tooLong = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n"
+        get = "GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        reading within' request respond =
+          within' request >>= strictRequestBody >>= respond . responseLBS status200 []
+        given change application bytes = snd <$> answersTo change application (`exchange` bytes)
+    answers <-
+      mapM
+        (\(change, application, bytes) -> given change application bytes)
+        [ (id, reading (limitBody 5), tooLong),
+          (id, reading (limitBody 5), chunked),
+          (setMaximumBodySize (Just 5), reading return, chunked),
+          (id, limitTime (milliseconds 100) sleepy, get),
+          (setTotalTimeout (seconds 1), sleepy, get),
+          (id, limitTime (milliseconds 100) waiting, get),
+          (id, \_ _ -> fail "broken", get),
+          (id, pong, get)
+        ]
+    map (map (\answer -> (fst (told answer), answerRefusal answer))) answers
+      `shouldBe` map
+        pure
+        [ (413, Just (RefusedLater PayloadTooLarge)),
+          (413, Just (RefusedLater PayloadTooLarge)),
+          (413, Just (RefusedLater PayloadTooLarge)),
+          (503, Just OutOfTime),
+          (503, Just OutOfTime),
+          (503, Just OutOfTime),
+          (500, Nothing),
+          (200, Nothing)
+        ]
 
   describe "limitBody" $ do
     let limited request respond = do

@@ -3,6 +3,7 @@
 -- | The end of a connection, with this package on both sides.
 module EndSpec (spec) where
 
+import Millrace.Deadline (seconds)
 import Millrace.Tls
 import Support
 import Test.Hspec
@@ -22,7 +23,7 @@ spec = do
     close one
     receiveAll other `shouldReturn` "bye"
   it "is said by a graceful close, which waits for the peer" $ \credentials -> withPair credentials $ \one other -> do
-    job <- start (sendAll one "bye" >> gracefulClose one 5000)
+    job <- start (sendAll one "bye" >> gracefulCloseWithin (seconds 5) one)
     receiveAll other `shouldReturn` "bye"
     close other
     finish job

@@ -173,6 +173,7 @@ functions root =
           )
     ),
     ("gracefulClose", \_ -> withUnixPair (\here _ -> gracefulClose here 3)),
+    ("gracefulCloseWithin", \_ -> withUnixPair (\here _ -> gracefulCloseWithin (milliseconds 3) here)),
     ( "sendFile",
       \_ ->
         withUnixPair

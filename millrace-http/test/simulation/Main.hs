@@ -345,7 +345,7 @@ dayOfIdleConnections = do
     ioError (userError ("idle for " ++ show (minimum waits) ++ " to " ++ show (maximum waits) ++ " s"))
   return
     ( show (length waits) ++ " connections, each ended after " ++ show idleSeconds ++ " s of silence; "
-        ++ show (outcomeNanoseconds outcome `div` 1000000000)
+        ++ show (durationSeconds (outcomeDuration outcome))
         ++ " s of virtual time"
     )
 

@@ -33,7 +33,7 @@
 -- >>> import Control.Concurrent (newEmptyMVar, takeMVar)
 -- >>> import Millrace
 -- >>> day <- simulate (calm 1) (sleep (hours 24))
--- >>> outcomeNanoseconds day `div` 1000000000
+-- >>> durationSeconds (outcomeDuration day)
 -- 86400
 -- >>> stuck <- simulate (calm 1) (newEmptyMVar >>= takeMVar :: IO ())
 -- >>> either (take 26 . show) show (outcomeResult stuck)
@@ -103,7 +103,7 @@ import Foreign.Marshal.Array (peekArray)
 import Foreign.Marshal.Utils (fillBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
-import Millrace.Duration (Duration, durationNanoseconds, microseconds, milliseconds, seconds)
+import Millrace.Duration (Duration, durationNanoseconds, microseconds, milliseconds, nanoseconds, seconds)
 import Millrace.Internal.CallbackQueue (WaitingCallbacks (..))
 import Millrace.Internal.Constants
 import Millrace.Internal.CoreCalls
@@ -267,7 +267,7 @@ data Outcome a = Outcome
     -- | one line per event: the time in seconds, what happened, and on which descriptor
     outcomeTrace :: ByteString,
     -- | the duration on the machine's clock
-    outcomeNanoseconds :: Word64,
+    outcomeDuration :: Duration,
     outcomeOperations :: Int,
     -- | the number of faults
     outcomeFaults :: Int,
@@ -545,7 +545,7 @@ report what run begin end = do
       { outcomeResult = end,
         outcomeSeed = planSeed what,
         outcomeTrace = trace,
-        outcomeNanoseconds = endTime - begin,
+        outcomeDuration = nanoseconds (fromIntegral (endTime - begin)),
         outcomeOperations = number 0,
         outcomeFaults = number 1,
         outcomeWaiting = map snd waiting,

@@ -70,6 +70,7 @@ module Millrace.Socket
     close,
     close',
     gracefulClose,
+    gracefulCloseWithin,
     hasEnded,
     isQuiet,
 
@@ -124,7 +125,7 @@ import Foreign.Marshal.Array (allocaArray, peekArray)
 import Foreign.Marshal.Utils (fillBytes, with)
 import Foreign.Ptr (Ptr, plusPtr)
 import Foreign.Storable (Storable, peek, peekByteOff, sizeOf)
-import Millrace.Deadline (Deadline, deadlineAfter, hasPassed, milliseconds, noDeadline)
+import Millrace.Deadline (Deadline, Duration, deadlineAfter, hasPassed, milliseconds, noDeadline)
 import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants
 import Millrace.Internal.CoreCalls
@@ -332,10 +333,14 @@ close' s@(Socket handle keptRef) = mask_ $ do
 -- So the peer receives everything, and no reset. Errors of the peer are ignored. The socket's own deadlines no longer
 -- apply, because one that passed is often the reason for closing.
 gracefulClose :: Socket -> Int -> IO ()
-gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
+gracefulClose s waitMillis = gracefulCloseWithin (milliseconds waitMillis) s
+
+-- | 'gracefulClose' with a 'Duration'.
+gracefulCloseWithin :: Duration -> Socket -> IO ()
+gracefulCloseWithin limit s@(Socket handle _) = linger `finally` close s
   where
     linger = do
-      deadline <- deadlineAfter (milliseconds waitMillis)
+      deadline <- deadlineAfter limit
       void (setDeadline handle Reading noDeadline)
       perform (shutdownRequest handle ShutdownSend)
         >>= either (const (return ())) (\() -> allocaBytes size (drain deadline))

@@ -43,6 +43,7 @@ module Millrace.Tls.Connection
     endSendingBefore,
     close,
     gracefulClose,
+    gracefulCloseWithin,
 
     -- * For servers whose waiting connections hold no memory
     Limit (..),
@@ -66,7 +67,7 @@ import Data.Word (Word8)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (Ptr, castPtr)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
-import Millrace.Deadline (Deadline, deadlineAfter, microseconds, noDeadline)
+import Millrace.Deadline (Deadline, Duration, deadlineAfter, milliseconds, noDeadline)
 import qualified Millrace.Socket as Socket
 import Millrace.Socket.Borrowed (borrowedBytes, borrowedSize, giveBack)
 import Millrace.Tls.Internal.TlsConnection hiding (attemptSend, attemptSendFile, endSending, receiveBorrowed)
@@ -200,12 +201,16 @@ close = closeConnection
 -- | Tells the peer that nothing more comes, then waits, at most this many milliseconds, for the peer to close, so that
 -- it receives everything and no reset. Errors of the peer are ignored.
 gracefulClose :: Connection -> Int -> IO ()
-gracefulClose connection millis = linger `finally` close connection
+gracefulClose connection millis = gracefulCloseWithin (milliseconds millis) connection
+
+-- | 'gracefulClose' with a 'Duration'.
+gracefulCloseWithin :: Duration -> Connection -> IO ()
+gracefulCloseWithin limit connection = linger `finally` close connection
   where
     linger = do
-      deadline <- deadlineAfter (microseconds (1000 * max 0 (min (maxBound `quot` 1000) millis)))
+      deadline <- deadlineAfter limit
       endSendingBefore deadline connection `catch` ignore
-      Socket.gracefulClose (connectionSocket connection) millis
+      Socket.gracefulCloseWithin limit (connectionSocket connection)
     ignore :: IOException -> IO ()
     ignore _ = return ()
 

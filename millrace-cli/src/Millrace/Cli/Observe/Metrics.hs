@@ -22,7 +22,7 @@ where
 import Control.Concurrent (getNumCapabilities)
 import Control.Exception (finally)
 import Data.IORef
-import Data.Maybe (fromMaybe, isJust)
+import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
 import GHC.Clock (getMonotonicTimeNSec)
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats, getRTSStatsEnabled)
@@ -36,8 +36,10 @@ import Network.Wai.Handler.Millrace
   ( Answer (..),
     ConnectionLimit (..),
     ConnectionStates (..),
+    RefusalReason (..),
     ServerState,
     currentConnectionStates,
+    durationNanoseconds,
   )
 
 -- | Counters of one server. Adding to them takes no lock.
@@ -94,11 +96,11 @@ countClosed metrics = add (metricsCounter metrics) closed 1
 -- was cut off counts as that and not in the class of its status: the client has not got what the status says.
 countAnswer :: Metrics -> Answer -> IO ()
 countAnswer metrics answer
-  | isJust (answerRefusal answer) = add (metricsCounter metrics) refused 1
+  | Just (RefusedAtOnce _) <- answerRefusal answer = add (metricsCounter metrics) refused 1
   | otherwise = do
     row <- ownRow (metricsCounter metrics)
     addTo row bodyBytes (fromMaybe 0 (answerBytes answer))
-    addTo row nanoseconds (fromIntegral (answerNanoseconds answer))
+    addTo row nanoseconds (fromIntegral answerTime)
     addTo
       row
       ( if answerIsCutOff answer
@@ -106,7 +108,9 @@ countAnswer metrics answer
           else firstClass + min 4 (max 0 (statusCode (answerStatus answer) `quot` 100 - 1))
       )
       1
-    addTo row (firstBucket + bucketOf (answerNanoseconds answer)) 1
+    addTo row (firstBucket + bucketOf answerTime) 1
+  where
+    answerTime = durationNanoseconds (answerDuration answer)
 
 -- | The result of a TLS handshake.
 data HandshakeResult

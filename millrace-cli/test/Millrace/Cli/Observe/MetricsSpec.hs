@@ -21,7 +21,7 @@ import Millrace.Cli.Observe.Upstream
 import Network.HTTP.Types
 import Network.Socket (SockAddr (..))
 import Network.Wai
-import Network.Wai.Handler.Millrace (Answer (..), InvalidRequest (..))
+import Network.Wai.Handler.Millrace (Answer (..), InvalidRequest (..), RefusalReason (..), microseconds, milliseconds)
 import Network.Wai.Internal (ResponseReceived (..))
 import Program (python3)
 import Test.Hspec
@@ -79,8 +79,10 @@ spec = do
     it "count requests by status, their bytes and their time" $ do
       metrics <- newMetrics
       forM_ [status200, status200, status404, status500] $ \status -> countAnswer metrics answer {answerStatus = status}
-      countAnswer metrics answer {answerStatus = status304, answerBytes = Nothing, answerNanoseconds = 1100000000}
-      replicateM_ 2 (countAnswer metrics answer {answerRefusal = Just PayloadTooLarge, answerStatus = status413})
+      countAnswer metrics answer {answerStatus = status304, answerBytes = Nothing, answerDuration = milliseconds 1100}
+      replicateM_
+        2
+        (countAnswer metrics answer {answerRefusal = Just (RefusedAtOnce PayloadTooLarge), answerStatus = status413})
       countAnswer metrics answer {answerIsCutOff = True, answerBytes = Just 3}
       page <- pageOf metrics "/metrics"
       mapM_
@@ -135,7 +137,7 @@ spec = do
       replicateM_ 5 (countOpened metrics)
       countClosed metrics
       forM_ [status200, status404, status500] $ \status -> countAnswer metrics answer {answerStatus = status}
-      countAnswer metrics answer {answerRefusal = Just PayloadTooLarge}
+      countAnswer metrics answer {answerRefusal = Just (RefusedAtOnce PayloadTooLarge)}
       countAnswer metrics answer {answerIsCutOff = True}
       countHandshake metrics Resumption
       json <- pageWith targets metrics "/status"
@@ -170,7 +172,7 @@ spec = do
         page `shouldNotSatisfy` ByteString.isInfixOf text
   where
     targets = [Upstream "http://a:1" UpstreamWell 3 4, Upstream "unix:/\"\\\n" UpstreamChecksFailed 0 0]
-    answer = Answer (SockAddrUnix "") (Just defaultRequest) Nothing "" status200 (Just 10) False 50000
+    answer = Answer (SockAddrUnix "") (Just defaultRequest) Nothing "" status200 (Just 10) False (microseconds 50)
     hasLine page line = Char8.lines page `shouldContain` [line]
     isSample line = case Char8.words line of
       [name, value] -> "millrace_" `ByteString.isPrefixOf` name && Char8.all (`elem` ("0123456789.e-" :: String)) value

@@ -51,8 +51,8 @@ import GHC.Exts (casMutVar#)
 import GHC.IO (IO (..))
 import GHC.IORef (IORef (..))
 import GHC.STRef (STRef (..))
-import Millrace.Deadline (microseconds, monotonicNanoseconds, noDeadline)
-import Millrace.Http.Answer.Observer (Answer (..))
+import Millrace.Deadline (microseconds, monotonicNanoseconds, nanoseconds, noDeadline)
+import Millrace.Http.Answer.Observer (Answer (..), RefusalReason (..))
 import Millrace.Http.Answer.Plan (withPlan)
 import Millrace.Http.Answer.TakenOver (TakenOver, newTakenOver, sentOn, watched)
 import Millrace.Http.Context (Context (..), contextVault)
@@ -104,7 +104,7 @@ answerRefused (Service server exchange _) (Refusal reason method asked) = case s
   [] -> refuse Nothing
   observers -> do
     (request, line) <- asked
-    observed server exchange observers (Subject request (Just reason) line) (refuse . Just)
+    observed server exchange observers (Subject request (Just (RefusedAtOnce reason)) line) (refuse . Just)
   where
     refuse record = do
       closeAfterwards exchange
@@ -199,6 +199,7 @@ recover service@(Service server exchange record) request reached thrown = do
   retraction <- if isUnfinished reached then takeBack exchange else return AlreadySent
   case (retraction, reached) of
     (TakenBack, _) -> do
+      mapM_ (`recordRefusal` failure) record
       unless (keepsFraming failure) (closeAfterwards exchange)
       answerFailure
         service
@@ -247,9 +248,9 @@ keepsFraming failure = case fromException failure of
 -- Observers
 
 -- What was asked: the request, why it was refused, and the first line of a refused request.
-data Subject = Subject !(Maybe Request) !(Maybe InvalidRequest) !ByteString
+data Subject = Subject !(Maybe Request) !(Maybe RefusalReason) !ByteString
 
--- For the observers: the answer, and whether it was cut off.
+-- For the observers: the answer, and how it ended.
 data AnswerRecord = AnswerRecord !(IORef Given) !(IORef AnswerEnd)
 
 data Given
@@ -257,8 +258,11 @@ data Given
   | Planned !Status
   | Taken !TakenOver
 
-data AnswerEnd = Whole | Cut
-  deriving (Eq)
+data AnswerEnd
+  = Whole
+  | Cut
+  | -- It takes the place of the application's answer.
+    Refused !RefusalReason
 
 -- Returns the plan to follow instead.
 recordPlan :: AnswerRecord -> Exchange -> Plan -> IO Plan
@@ -271,6 +275,16 @@ recordPlan (AnswerRecord given _) exchange plan = case plan of
 
 recordCut :: AnswerRecord -> IO ()
 recordCut (AnswerRecord _ ending) = writeIORef ending Cut
+
+-- The client gets the server's own answer to this exception of the application.
+recordRefusal :: AnswerRecord -> SomeException -> IO ()
+recordRefusal (AnswerRecord _ ending) failure = mapM_ (writeIORef ending . Refused) reason
+  where
+    reason
+      | Just invalid <- fromException failure = Just (RefusedLater invalid)
+      | Just ApplicationTimedOut <- fromException failure = Just OutOfTime
+      | isTimeExpired failure = Just OutOfTime
+      | otherwise = Nothing
 
 -- Runs an action that answers, and tells the observers about the answer, however the action ends.
 observed :: ServerContext -> Exchange -> [Answer -> IO ()] -> Subject -> (AnswerRecord -> IO ()) -> IO ()
@@ -292,9 +306,16 @@ observed server exchange observers (Subject request refusal line) answering = do
     tellOf ending start status bytes = do
       reached <- readIORef ending
       now <- monotonicNanoseconds
-      mapM_
-        (guarded (Answer (exchangeClient exchange) request refusal line status bytes (reached == Cut) (now - start)))
-        observers
+      let refused = refusalOf reached
+          taken = nanoseconds (fromIntegral (now - start))
+          given = Answer (exchangeClient exchange) request refused line status bytes (isCut reached) taken
+      mapM_ (guarded given) observers
+    refusalOf reached = case reached of
+      Refused reason -> Just reason
+      _ -> refusal
+    isCut reached = case reached of
+      Cut -> True
+      _ -> False
     guarded given observer =
       observer given `catch` \failure ->
         if isAsynchronous failure then throwIO failure else reportTo server request failure

@@ -2,11 +2,11 @@
 
 -- |
 -- The reports that observers get about an answer.
-module Millrace.Http.Answer.Observer (Answer (..)) where
+module Millrace.Http.Answer.Observer (Answer (..), RefusalReason (..)) where
 
 import Data.ByteString (ByteString)
-import Data.Word (Word64)
-import Millrace.Http.Exception (InvalidRequest)
+import Millrace.Duration (Duration)
+import Millrace.Http.Exception (InvalidRequest, InvalidResponse (ApplicationTimedOut))
 import Millrace.Http.Transport (SockAddr)
 import Network.HTTP.Types (Status)
 import Network.Wai (Request)
@@ -21,8 +21,8 @@ data Answer = Answer
     answerClient :: !SockAddr,
     -- | The request. @Nothing@ if the input was not the complete head of a valid request.
     answerRequest :: !(Maybe Request),
-    -- | Why the server refused the request without running the application. @Nothing@ if the application ran.
-    answerRefusal :: !(Maybe InvalidRequest),
+    -- | Why the request was refused. @Nothing@ if the response is the application's, and for failed applications.
+    answerRefusal :: !(Maybe RefusalReason),
     -- | The first line of a refused request, as far as it arrived, without the line end. Empty if nothing arrived, or
     -- if the first bytes should have been a header of the PROXY protocol. Never longer than the longest valid line.
     answerRequestLine :: !ByteString,
@@ -37,5 +37,25 @@ data Answer = Answer
     answerIsCutOff :: !Bool,
     -- | From the moment when the application was called, or the request refused, until the whole response had been
     -- handed over.
-    answerNanoseconds :: !Word64
+    answerDuration :: !Duration
   }
+
+-- | Why a request was refused.
+data RefusalReason
+  = -- | The server refused it, and did not run the application.
+    RefusedAtOnce !InvalidRequest
+  | -- | The application ran, and has thrown this: because the body was too large
+    -- ('Network.Wai.Handler.Millrace.limitBody', 'Network.Wai.Handler.Millrace.setMaximumBodySize'), or for a reason of
+    -- the application.
+    RefusedLater !InvalidRequest
+  | -- | The time of the application was over ('Network.Wai.Handler.Millrace.limitTime',
+    -- 'Network.Wai.Handler.Millrace.setTotalTimeout'), or a deadline of something that it waited for.
+    OutOfTime
+  deriving (Eq)
+
+-- | The exception that was the reason.
+instance Show RefusalReason where
+  showsPrec depth reason = case reason of
+    RefusedAtOnce invalid -> showsPrec depth invalid
+    RefusedLater invalid -> showsPrec depth invalid
+    OutOfTime -> showsPrec depth ApplicationTimedOut

@@ -95,6 +95,7 @@ module Network.Wai.Handler.Millrace
     setLogger,
     setOnAnswer,
     Answer (..),
+    RefusalReason (..),
 
     -- ** Time
     setTimeout,

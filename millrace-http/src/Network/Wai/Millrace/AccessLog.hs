@@ -38,14 +38,14 @@ import Millrace.Log (Log, LogSettings, logBytes, withLog)
 import Network.HTTP.Types
 import Network.Socket (SockAddr)
 import Network.Wai
-import Network.Wai.Handler.Millrace (Answer (..))
+import Network.Wai.Handler.Millrace (Answer (..), RefusalReason (..), durationNanoseconds)
 
 -- | The format of a line.
 data LogFormat
   = -- | The combined format of Apache and nginx.
     Combined
   | -- | A JSON object on each line: time, client, method, target, version, status, bytes, microseconds, host, referer,
-    -- user_agent; also cut_off, request_line and refused where that applies.
+    -- user_agent; also cut_off, refused (why), and of a request that was refused at once request_line.
     JsonLines
   deriving (Eq, Show)
 
@@ -86,9 +86,9 @@ data Moment = Moment
 -- >>> import Data.Time.Clock.System
 -- >>> import Network.HTTP.Types (status404)
 -- >>> import Network.Socket (SockAddr (..), tupleToHostAddress)
--- >>> import Network.Wai.Handler.Millrace (Answer (..))
+-- >>> import Network.Wai.Handler.Millrace (Answer (..), microseconds)
 -- >>> let peer = SockAddrInet 1 (tupleToHostAddress (192, 0, 2, 7))
--- >>> let answer = Answer peer Nothing Nothing "GET /a b HTTP/1.1" status404 (Just 11) False 1500000
+-- >>> let answer = Answer peer Nothing Nothing "GET /a b HTTP/1.1" status404 (Just 11) False (microseconds 1500)
 -- >>> toLazyByteString (renderLine Combined (momentOf Combined (MkSystemTime 784111777 0)) answer)
 -- "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a b HTTP/1.1\" 404 11 \"-\" \"-\"\n"
 momentOf :: LogFormat -> SystemTime -> Moment
@@ -134,7 +134,7 @@ renderLine JsonLines moment answer =
       (",\"version\":", optional (version <$> parts)),
       (",\"status\":", intDec (statusCode (answerStatus answer))),
       (",\"bytes\":", intDec (bytesOf answer)),
-      (",\"microseconds\":", word64Dec (answerNanoseconds answer `div` 1000)),
+      (",\"microseconds\":", word64Dec (durationNanoseconds (answerDuration answer) `div` 1000)),
       (",\"host\":", field requestHeaderHost),
       (",\"referer\":", field requestHeaderReferer),
       (",\"user_agent\":", field requestHeaderUserAgent),
@@ -148,11 +148,10 @@ renderLine JsonLines moment answer =
     milliseconds = string7 (drop 1 (show (1000 + momentMilliseconds moment)))
     field get = optional (answerRequest answer >>= get)
     optional = maybe "null" jsonString
-    refused reason =
-      ",\"request_line\":"
-        <> jsonString (answerRequestLine answer)
-        <> ",\"refused\":"
-        <> jsonString (Char8.pack (show reason))
+    refused reason = firstLine reason <> ",\"refused\":" <> jsonString (Char8.pack (show reason))
+    firstLine reason = case reason of
+      RefusedAtOnce _ -> ",\"request_line\":" <> jsonString (answerRequestLine answer)
+      _ -> mempty
 
 -- A request line taken apart.
 data LineParts = LineParts
