@@ -19,8 +19,9 @@ import Millrace.Process
 import Millrace.Signal (Signal (Terminate))
 import Scenario (scenarioPasses)
 import Support
-import System.Directory (listDirectory)
+import System.Directory (doesDirectoryExist, listDirectory)
 import System.IO.Error (isDoesNotExistError)
+import System.Posix.Process (getProcessID)
 import Test.Hspec
 
 spec :: Spec
@@ -135,6 +136,55 @@ spec = do
             other <- filter (/= '\n') <$> readFile (root ++ "/daemon")
             void (runProcess (command "sh" ["-c", "kill " ++ other]))
             isGone other `shouldBecome` True
+    it "ends everything that a process has started, if that is in a cgroup" . withTemporaryDirectory "." "cgroup" $
+      \root -> do
+        let daemon = "setsid sh -c 'echo $$ > $FILE; exec sleep 600' < /dev/null > /dev/null 2>&1 &"
+            -- Twice forked, so that its parent is gone.
+            script rest =
+              concat
+                [ "FILE=" ++ root ++ "/daemon; export FILE; (" ++ daemon ++ ") & ",
+                  "while [ ! -s $FILE ]; do sleep 0.01; done; " ++ rest
+                ]
+            contained rest = (command "sh" ["-c", script rest]) {commandContainment = ByCgroup}
+            daemonIsGone = do
+              number <- filter (/= '\n') <$> readFile (root ++ "/daemon")
+              length number `shouldSatisfy` (> 0)
+              isGone number `shouldReturn` True
+              ByteString.writeFile (root ++ "/daemon") ""
+        possible <- try (runProcess (command "true" []) {commandContainment = ByCgroup}) :: IO (Either IOError Exit)
+        case possible of
+          Left problem -> do
+            problem `shouldSatisfy` isInfixOf "ByCgroup needs cgroup v2" . show
+            pendingWith ("skipped, because this process may make no cgroup: " ++ show problem)
+          Right _ -> withoutLeaks $ do
+            runProcess (contained "exit 3") `shouldReturn` Exited 3
+            daemonIsGone
+            withProcess (contained "echo; sleep 600") {commandOutput = NewPipe} $ \process ->
+              readPipe (fromJust (processOutput process)) 1 `shouldReturn` "\n"
+            daemonIsGone
+            withProcess (contained "echo; sleep 600") {commandOutput = NewPipe} $ \process -> do
+              readPipe (fromJust (processOutput process)) 1 `shouldReturn` "\n"
+              within 10 "the end" (terminateProcess (milliseconds 300) process) `shouldReturn` Killed Terminate
+              daemonIsGone
+            failsWith (startProcess (command "/none" []) {commandContainment = ByCgroup})
+              >>= (`shouldSatisfy` hasCode eNOENT)
+            own <- getProcessID
+            (left, cgroups, _) <-
+              readProcess (command "find" ["/sys/fs/cgroup", "-type", "d", "-name", "millrace-" ++ show own ++ "-*"]) ""
+            (left, cgroups) `shouldBe` (Exited 0, "")
+    it "adopts orphans, reaps them, and leaves its own processes to their keepers" $
+      withoutLeaks . adoptingOrphans $ do
+        let orphan = "(sh -c 'echo $$; exec sleep 0.3 > /dev/null 2>&1') & exit 5"
+        (exit, out, _) <- readProcess (command "sh" ["-c", orphan]) {commandGroup = DetachedGroup} ""
+        exit `shouldBe` Exited 5
+        own <- getProcessID
+        let number = filter (/= '\n') (Char8.unpack out)
+            parent = do
+              text <- readFile ("/proc/" ++ number ++ "/status")
+              return [name | ["PPid:", name] <- map words (lines text)]
+        parent `shouldReturn` [show own]
+        forM_ [0 .. 50] $ \code -> runProcess (command "sh" ["-c", "exit " ++ show code]) `shouldReturn` Exited code
+        doesDirectoryExist ("/proc/" ++ number) `shouldBecome` False
     it "asks politely first" $
       withoutLeaks $
         withProcess

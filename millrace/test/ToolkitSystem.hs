@@ -38,6 +38,7 @@ functions root =
     ),
     ("runProcess", \_ -> void (runProcess (command "true" []))),
     ("readProcess", \i -> void (readProcess (command "cat" []) (bytesAt i 100000))),
+    ("adoptingOrphans", \_ -> adoptingOrphans (void (runProcess (command "true" [])))),
     ("withProcess", \_ -> withProcess (command "sh" ["-c", "sleep 60 & sleep 60"]) (void . waitProcess)),
     ("terminateProcess", \_ -> withProcess (command "sleep" ["60"]) (void . terminateProcess (milliseconds 1))),
     ( "pseudo-terminals",

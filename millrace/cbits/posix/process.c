@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -46,11 +47,13 @@ typedef struct launch {
     char **arguments, **environment;
     int streams[STREAMS];
     char stream_paths[STREAMS][32]; /* the child reopens them by these paths */
+    const char *cgroup;             /* the path of its cgroup.procs; empty: this program's */
     int group;
     int64_t user, user_group; /* unsigned 32-bit numbers; -1: unchanged */
     limit *limits;
     int limit_count;
-    volatile int error; /* set by the child if it fails */
+    volatile int error;      /* set by the child if it fails */
+    volatile bool in_cgroup; /* whether joining the cgroup has failed */
 } launch;
 
 extern char **environ; /* NOLINT(readability-redundant-declaration): only with _GNU_SOURCE it is declared */
@@ -157,12 +160,25 @@ static bool become_user(launch *what)
     return what->user < 0 || syscall(SYS_setresuid, user, user, user) == 0 || failed(what);
 }
 
+static bool join_cgroup(launch *what)
+{
+    if (!*what->cgroup)
+        return true;
+    what->in_cgroup = true;
+    int members = open(what->cgroup, O_WRONLY | O_CLOEXEC);
+    if (members < 0 || write(members, "0", 1) < 0) /* 0: the process that writes */
+        return failed(what);
+    close(members);
+    what->in_cgroup = false;
+    return true;
+}
+
 static int run_child(void *argument)
 {
     launch *what = argument;
     reset_signals();
-    if (install_streams(what) && close_other_descriptors(what) && join_group(what) && set_limits(what) &&
-        become_user(what) && (!*what->directory || chdir(what->directory) == 0 || failed(what))) {
+    if (join_cgroup(what) && install_streams(what) && close_other_descriptors(what) && join_group(what) &&
+        set_limits(what) && become_user(what) && (!*what->directory || chdir(what->directory) == 0 || failed(what))) {
         execvpe(what->program, what->arguments, what->environment);
         failed(what);
     }
@@ -201,6 +217,46 @@ static pid_t launch_child(launch *what, int *pidfd)
     return child;
 }
 
+/* The children that were started here and not reaped. Whoever reaps orphans leaves them alone. A start holds the first
+ * lock, shared, until its child is noted, so that no child is taken for an orphan. */
+static pthread_rwlock_t starting = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_mutex_t children_lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t *children;
+static size_t child_count, child_capacity;
+
+static bool note_child(pid_t child)
+{
+    pthread_mutex_lock(&children_lock);
+    if (child_count == child_capacity) {
+        size_t capacity = child_capacity ? 2 * child_capacity : 16;
+        pid_t *larger = realloc(children, capacity * sizeof *larger);
+        if (larger) {
+            children = larger;
+            child_capacity = capacity;
+        }
+    }
+    bool has_space = child_count < child_capacity;
+    if (has_space)
+        children[child_count++] = child;
+    pthread_mutex_unlock(&children_lock);
+    return has_space;
+}
+
+/* Returns whether the child was noted. */
+static bool look_for_child(pid_t child, bool forgets)
+{
+    bool found = false;
+    pthread_mutex_lock(&children_lock);
+    for (size_t i = 0; !found && i < child_count; i++)
+        if (children[i] == child) {
+            found = true;
+            if (forgets)
+                children[i] = children[--child_count];
+        }
+    pthread_mutex_unlock(&children_lock);
+    return found;
+}
+
 static void reap_failed_child(int pidfd)
 {
     while (waitid((idtype_t)P_PIDFD, (id_t)pidfd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR)
@@ -208,18 +264,30 @@ static void reap_failed_child(int pidfd)
     close(pidfd);
 }
 
+static int64_t start_noted(launch *what, int *pidfd)
+{
+    pid_t child = launch_child(what, pidfd);
+    if (child < 0)
+        return -errno;
+    if (*pidfd < 0)
+        return -ENOSYS; /* before Linux 5.2 */
+    if (!what->error && !note_child(child)) {
+        syscall(SYS_pidfd_send_signal, *pidfd, SIGKILL, NULL, 0);
+        what->error = ENOMEM;
+    }
+    if (!what->error)
+        return (int64_t)child << 32 | *pidfd;
+    reap_failed_child(*pidfd);
+    return -what->error - (what->in_cgroup ? MRH_CGROUP_ERROR : 0);
+}
+
 static int64_t start(launch *what)
 {
     int pidfd = -1;
-    pid_t child = launch_child(what, &pidfd);
-    if (child < 0)
-        return -errno;
-    if (pidfd < 0)
-        return -ENOSYS; /* before Linux 5.2 */
-    if (!what->error)
-        return (int64_t)child << 32 | pidfd;
-    reap_failed_child(pidfd);
-    return -what->error;
+    pthread_rwlock_rdlock(&starting);
+    int64_t result = start_noted(what, &pidfd);
+    pthread_rwlock_unlock(&starting);
+    return result;
 }
 
 static const char *next_string(const char **at)
@@ -270,6 +338,7 @@ int64_t mrh_do_spawn(mrh_job *job)
     }
     what.program = next_string(&at);
     what.directory = next_string(&at);
+    what.cgroup = next_string(&at);
     what.arguments = next_strings(&at, numbers[3]);
     char **own = numbers[4] < 0 ? NULL : next_strings(&at, numbers[4]);
     what.environment = numbers[4] < 0 ? environ : own;
@@ -346,8 +415,33 @@ int64_t mrh_reap(int pidfd)
         return -errno;
     if (!ended.si_pid)
         return 0;
+    look_for_child(ended.si_pid, true);
     bool was_killed = ended.si_code != CLD_EXITED;
     return INT64_C(1) << 32 | (int64_t)was_killed << 31 | ended.si_status;
+}
+
+int mrh_adopt_orphans(int adopts)
+{
+    return prctl(PR_SET_CHILD_SUBREAPER, adopts, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+/* A child that was started here is soon reaped by its keeper. The orphans behind it wait until then. */
+int64_t mrh_do_reap_orphans(mrh_job *job)
+{
+    (void)job;
+    int64_t count = 0;
+    pthread_rwlock_wrlock(&starting);
+    for (;;) {
+        siginfo_t ended = {0};
+        if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || !ended.si_pid ||
+            look_for_child(ended.si_pid, false))
+            break;
+        if (waitid(P_PID, (id_t)ended.si_pid, &ended, WEXITED | WNOHANG) < 0)
+            break;
+        count++;
+    }
+    pthread_rwlock_unlock(&starting);
+    return count;
 }
 
 int mrh_open_null(void)

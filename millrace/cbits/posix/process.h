@@ -9,9 +9,13 @@
 /* The process group of a new process. */
 enum { MRH_SAME_GROUP, MRH_NEW_GROUP, MRH_NEW_SESSION, MRH_NEW_TERMINAL };
 
+/* Added to an error of mrh_do_spawn: the process could not join its cgroup. */
+#define MRH_CGROUP_ERROR 10000
+
 /*
  * Starts a program. The memory has strings, each with a NUL: the program (searched in PATH unless it has a slash), the
- * directory (empty: the current one), the arguments beginning with the program's name, the environment ("NAME=value"),
+ * directory (empty: the current one), the path of the file cgroup.procs of its cgroup (empty: this program's), the
+ * arguments beginning with the program's name, the environment ("NAME=value"),
  * and limits ("resource soft hard", each a number). The job's numbers are: three descriptors for the standard streams;
  * how many arguments, variables (-1: inherit the environment) and limits there are; the process group (MRH_SAME_GROUP,
  * ...); user and group (-1: unchanged).
@@ -33,6 +37,12 @@ int mrh_signal_group(int pidfd, int process, int signal_number);
 /* Reaps a process. Returns 0 if it has not ended, else 1 << 32 | (1 << 31 if a signal killed it) | its exit code or
  * that signal's number; or a negative errno. */
 int64_t mrh_reap(int pidfd);
+
+/* Whether this process adopts the orphans among its descendants. Returns 0 or a negative errno. */
+int mrh_adopt_orphans(int adopts);
+
+/* Reaps children that have ended and were not started by mrh_do_spawn. Result: how many. */
+mrh_work mrh_do_reap_orphans;
 
 /* Opens /dev/null. Returns a descriptor that exec closes, or a negative errno. */
 int mrh_open_null(void);

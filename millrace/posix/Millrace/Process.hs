@@ -32,6 +32,7 @@ module Millrace.Process
     command,
     Wiring (..),
     Group (..),
+    Containment (..),
     Limit (..),
     Resource (..),
 
@@ -58,6 +59,9 @@ module Millrace.Process
     signalGroup,
     terminateProcess,
 
+    -- * Orphans
+    adoptingOrphans,
+
     -- * Pseudo-terminals
     PseudoTerminal,
     readPseudoTerminal,
@@ -71,7 +75,19 @@ where
 import Control.Concurrent (forkIO, forkIOWithUnmask)
 import qualified Control.Concurrent as Concurrent
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, catch, finally, mask, mask_, onException, throwIO, try, uninterruptibleMask_)
+import Control.Exception
+  ( SomeException,
+    bracket,
+    bracket_,
+    catch,
+    finally,
+    mask,
+    mask_,
+    onException,
+    throwIO,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (forM_, join, unless, void, when)
 import Data.Bits (shiftR, testBit, (.&.))
 import Data.ByteString (ByteString)
@@ -91,6 +107,7 @@ import Foreign.Storable (peek)
 import GHC.Conc (labelThread, myThreadId)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, Duration, deadlineAfter, hasPassed, isDeadlineError, noDeadline, nothingIfLate)
+import Millrace.Internal.Cgroup
 import Millrace.Internal.Constants.Processes
 import Millrace.Internal.Constants.Signals
 import Millrace.Internal.DescriptorTypes
@@ -113,6 +130,10 @@ foreign import ccall "&mrh_do_spawn" c_spawn :: FunPtr Work
 foreign import ccall unsafe "mrh_signal_process" c_signal_process :: CInt -> CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_signal_group" c_signal_group :: CInt -> CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_adopt_orphans" c_adopt_orphans :: CInt -> IO CInt
+
+foreign import ccall "&mrh_do_reap_orphans" c_reap_orphans :: FunPtr Work
 
 foreign import ccall "&mrh_do_group_runs" c_group_runs :: FunPtr Work
 
@@ -139,6 +160,7 @@ data Command = Command
     commandOutput :: !Wiring,
     commandErrors :: !Wiring,
     commandGroup :: !Group,
+    commandContainment :: !Containment,
     commandLimits :: [Limit],
     -- | user and group, by their numbers; needs privileges. 4294967295 is the number of none, and is refused
     -- (@EINVAL@): the system would leave the program its user.
@@ -158,6 +180,7 @@ command program arguments =
       commandOutput = Inherit,
       commandErrors = Inherit,
       commandGroup = NewGroup,
+      commandContainment = ByGroup,
       commandLimits = [],
       commandUser = Nothing
     }
@@ -189,6 +212,18 @@ data Group
     DetachedGroup
   | -- | a session without a terminal
     NewSession
+  deriving (Eq, Show, Read, Enum, Bounded)
+
+-- | What ends with a process.
+data Containment
+  = -- | what its 'Group' says. A program that leaves the group, as daemons do (@setsid@), goes on
+    ByGroup
+  | -- | everything that it has started, also what has left its group and has lost its parent: they are in a cgroup,
+    -- which is killed when the process has ended. 'waitProcess' returns when nothing is left. It needs cgroup v2, and a
+    -- part of its tree that belongs to this program's user: below @Delegate=yes@ of a systemd unit, in most containers, or as
+    -- root. Otherwise 'startProcess' throws an 'IOError' that says so. Only a process with the privilege to move to
+    -- another cgroup can escape. If this program is itself killed, they go on
+    ByCgroup
   deriving (Eq, Show, Read, Enum, Bounded)
 
 -- | A limit on what a process may use. 'Nothing' is no limit.
@@ -227,6 +262,7 @@ data Process = Process
   { processCommand :: !Command,
     processNumber :: !CInt,
     processHandle :: !Handle,
+    processCgroup :: !(Maybe Cgroup),
     processEnd :: !(MVar (Either SomeException Exit)),
     -- | held while the process is reaped or its group is signalled, so that the number cannot mean another process
     processLock :: !(MVar ()),
@@ -317,8 +353,10 @@ startProcess what = handOver discard $ do
   (`onException` undo) $ do
     wired <- wire what theirs ours
     -- A helper that has begun needs them even after its caller has stopped waiting, so the job closes them.
+    cgroup <- if commandContainment what == ByCgroup then Just <$> makeCgroup startFunction else return Nothing
+    modifyIORef' ours (>> forM_ cgroup (void . forkIO . endCgroup))
     toClose <- takeAll theirs
-    (number, pidfd) <- spawn what wired (mapM_ closeNumber toClose)
+    (number, pidfd) <- spawn what wired cgroup (mapM_ closeNumber toClose)
     handle <- adopt pidfd `onException` killUnwanted number pidfd
     ending <- newEmptyMVar
     lock <- newMVar ()
@@ -328,6 +366,7 @@ startProcess what = handOver discard $ do
             { processCommand = what,
               processNumber = number,
               processHandle = handle,
+              processCgroup = cgroup,
               processEnd = ending,
               processLock = lock,
               processRespite = respite,
@@ -396,8 +435,8 @@ wire what theirs ours = do
       | result < 0 = throwIO (failure startFunction (commandProgram what) (Errno (negate result)))
       | otherwise = return result
 
-spawn :: Command -> Wired -> IO () -> IO (CInt, CInt)
-spawn what wired release = do
+spawn :: Command -> Wired -> Maybe Cgroup -> IO () -> IO (CInt, CInt)
+spawn what wired cgroup release = do
   texts <- mapM (pathBytes startFunction) (strings ++ limits) `onException` release
   let (whole, start, _) =
         Bytes.toForeignPtr (ByteString.concat (concatMap (\text -> [text, ByteString.singleton 0]) texts))
@@ -409,10 +448,17 @@ spawn what wired release = do
           jobRelease = release,
           jobDispose = uncurry killUnwanted . both
         }
-  either (throwIO . failure startFunction (commandProgram what)) (return . both) result
+  either (throwIO . spawnFailure) (return . both) result
   where
+    spawnFailure (Errno number)
+      | number >= fromIntegral cgroupError =
+        cannotContain startFunction (commandProgram what) (Errno (number - fromIntegral cgroupError))
+      | otherwise = failure startFunction (commandProgram what) (Errno number)
     both value = (fromIntegral (value `shiftR` 32), fromIntegral (value .&. 0xffffffff))
-    strings = [commandProgram what, fromMaybe "" (commandDirectory what)] ++ arguments ++ environment
+    strings =
+      [commandProgram what, fromMaybe "" (commandDirectory what), maybe "" cgroupMembers cgroup]
+        ++ arguments
+        ++ environment
     arguments = commandProgram what : commandArguments what
     environment = maybe [] (map (\(name, value) -> name ++ '=' : value)) (commandEnvironment what)
     limits = map limitText (commandLimits what)
@@ -492,7 +538,8 @@ keepProcess process = uninterruptibleMask_ $ do
   myThreadId >>= (`labelThread` ("Millrace keeper of process " ++ show (processId process)))
   hasEnded handle
   respite <- readIORef (processRespite process)
-  when (isJust respite && hasGroup process) $ awaitGroup process
+  when (isJust respite && (hasGroup process || isJust (processCgroup process))) $ awaitGroup process
+  mapM_ endCgroup (processCgroup process)
   -- Until it is reaped, its number means this group only.
   takeMVar (processLock process)
   when (ownsGroup process || isJust respite && hasGroup process) $ void (signalGroupNow Kill process)
@@ -503,7 +550,7 @@ keepProcess process = uninterruptibleMask_ $ do
   where
     handle = processHandle process
 
--- Waits until nothing runs in the group of a process that has ended, but not longer than its respite.
+-- Waits until nothing runs in the cgroup or the group of a process that has ended, but not longer than its respite.
 awaitGroup :: Process -> IO ()
 awaitGroup process = go 1000
   where
@@ -511,8 +558,9 @@ awaitGroup process = go 1000
       respite <- readIORef (processRespite process)
       left <- maybe (return 0) microsUntil respite
       -- If the system cannot tell, the group gets its time.
-      runs <- either (const True) (/= 0) <$> runJob (job c_group_runs [fromIntegral (processNumber process)] [])
+      runs <- maybe groupRuns isPopulated (processCgroup process)
       when (runs && left > 0) $ threadDelay (min left pauseMicros) >> go (min 50000 (2 * pauseMicros))
+    groupRuns = either (const True) (/= 0) <$> runJob (job c_group_runs [fromIntegral (processNumber process)] [])
 
 signalGroupNow :: Signal -> Process -> IO CInt
 signalGroupNow signal process =
@@ -600,6 +648,30 @@ terminateProcess grace process = (`onException` atOnce) $ do
   maybe (end "Millrace.Process.terminateProcess" process) return ended
   where
     atOnce = writeIORef (processRespite process) Nothing >> kill process
+
+-- | While the action runs, this process adopts the orphans among its descendants (it is a /subreaper/): when a process
+-- ends whose children go on, this process becomes their parent, in place of process 1. It reaps those that end, within
+-- a second. The first process of a container adopts orphans in any case, and needs this to reap them.
+--
+-- It also reaps children that other libraries have started, so the program must start processes by this module alone.
+-- Adopted processes are not ended: see 'ByCgroup'. Use it once, around the whole program.
+--
+-- > main = adoptingOrphans $ do
+-- >   ...
+adoptingOrphans :: IO a -> IO a
+adoptingOrphans action =
+  bracket_ (adopt' 1) (adopt' 0) $
+    bracket (forkIOWithUnmask (\unmask -> unmask reapForEver)) Concurrent.killThread (const action)
+  where
+    adopt' adopts = do
+      refuseSimulation
+      result <- c_adopt_orphans adopts
+      when (result < 0) $
+        throwIO (failure "Millrace.Process.adoptingOrphans" "this process" (Errno (negate result)))
+    reapForEver = do
+      _ <- runJob (job c_reap_orphans [] [])
+      threadDelay 1000000
+      reapForEver
 
 -- | Starts a program, and runs an action with its process. When the action returns or throws, the process and its group
 -- are killed unless they have ended. Then it waits for the end of the process, and closes the ends of pipes. A process

@@ -12,6 +12,10 @@ groupNew = #{const MRH_NEW_GROUP}
 groupSession = #{const MRH_NEW_SESSION}
 groupTerminal = #{const MRH_NEW_TERMINAL}
 
+-- | Added to an error: the process could not join its cgroup.
+cgroupError :: Int64
+cgroupError = #{const MRH_CGROUP_ERROR}
+
 resourceCpu, resourceMemory, resourceFile, resourceFiles, resourceProcesses, resourceCore, resourceStack :: Int
 resourceCpu = #{const RLIMIT_CPU}
 resourceMemory = #{const RLIMIT_AS}
