@@ -1,35 +1,55 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A chat: every line that a client sends goes to all others. A client that does not read misses lines, and delays
--- nobody.
+-- | A chat: every line that a client sends goes to all others. A client that does not read misses lines, delays nobody,
+-- and is given up at last. Usage: chat-server PORT SECONDS, with the time in which a client must take a line.
 module Main (main) where
 
-import Control.Concurrent.Async (race_)
+import Control.Concurrent.Async (wait, withAsync)
 import Control.Concurrent.STM
-import Control.Exception (bracket_)
-import Control.Monad (forever, unless)
+import Control.Exception (bracket_, finally)
+import Control.Monad (unless)
 import Data.ByteString (ByteString)
 import qualified Data.Map.Strict as Map
 import Millrace
 import Millrace.Stream
 import System.Environment (getArgs)
 
+-- The queues of the clients, by number.
 type Room = TVar (Map.Map Int (TBQueue ByteString))
 
 main :: IO ()
 main = do
-  [port] <- getArgs
+  [port, time] <- getArgs
   room <- newTVarIO Map.empty
   next <- newTVarIO 0
   withServer defaultServer (passive port) {queryHost = Just "127.0.0.1"} $ \client -> do
     number <- atomically (stateTVar next (\n -> (n, n + 1)))
     queue <- newTBQueueIO 1000
-    bracket_
-      (atomically (modifyTVar' room (Map.insert number queue)))
-      (atomically (modifyTVar' room (Map.delete number)))
-      $ race_ (forever (atomically (readTBQueue queue) >>= sendAll client)) $ do
-        line <- linesOf 1000 (fromSocket client)
-        hear room number line
+    let enter = atomically (modifyTVar' room (Map.insert number queue))
+        leave = atomically (modifyTVar' room (Map.delete number))
+    bracket_ enter leave (talk room number (deliver (seconds (read time)) queue client) client)
+
+-- Two threads: one sends what the others say, and one receives. What the client has sent before it left goes to the
+-- others, even if nothing can be sent to it any more. What they have said before goes to the client, which may have
+-- ended its sending side only.
+talk :: Room -> Int -> (TVar Bool -> IO ()) -> Socket -> IO ()
+talk room number sendUntil client = do
+  ended <- newTVarIO False
+  withAsync (sendUntil ended `finally` shutdown client ShutdownReceive) $ \sending -> do
+    linesOf 1000 (fromSocket client) >>= hear room number
+    atomically (modifyTVar' room (Map.delete number) >> writeTVar ended True)
+    wait sending
+
+-- Until the queue is empty and nobody fills it any more.
+deliver :: Duration -> TBQueue ByteString -> Socket -> TVar Bool -> IO ()
+deliver time queue client ended = do
+  next <- atomically ((Just <$> readTBQueue queue) `orElse` (Nothing <$ (readTVar ended >>= check)))
+  case next of
+    Nothing -> return ()
+    Just text -> do
+      deadline <- deadlineAfter time
+      sendAllBefore deadline client text
+      deliver time queue client ended
 
 hear :: Room -> Int -> IO (Maybe ByteString) -> IO ()
 hear room number line =

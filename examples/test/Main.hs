@@ -4,8 +4,10 @@
 module Main (main) where
 
 import ArenaSpec (arenaSpec)
+import Control.Concurrent (threadDelay)
+import Control.Concurrent.Async (withAsync)
 import Control.Exception (bracket, finally)
-import Control.Monad (forM_)
+import Control.Monad (forM_, replicateM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -169,16 +171,22 @@ main = hspec $ do
       said <- within 20 "the supervisor" (readProcess "supervise" ["sh", "-c", script] "")
       lines said
         `shouldBe` ["it ended: Exited 1; again in milliseconds 100", "it ended: Exited 1; again in milliseconds 200", "ending: succeeded"]
-  describe "chat-server" $
+  describe "chat-server" $ do
     it "sends every line to all others" $ do
       port <- freePort
-      bracket (createProcess (proc "chat-server" [show port])) (\(_, _, _, process) -> stop process) $ \_ ->
+      bracket (createProcess (proc "chat-server" [show port, "20"])) (\(_, _, _, process) -> stop process) $ \_ ->
         bracket (connectWhenReady port) close $ \one -> bracket (connectWhenReady port) close $ \other -> do
           -- Before both are in the room, a line may have no receiver.
           sendAll other "ready?\n"
           sendAll one "hello\n"
           answer <- within 20 "the line" (receiveUntil "again\n" other (sendAll one "again\n"))
           answer `shouldSatisfy` ByteString.isSuffixOf "again\n"
+    it "sends what was said before to a client that has ended its side" $ do
+      taken <- chatting "20" $ \slow -> shutdown slow ShutdownSend
+      taken `shouldSatisfy` ByteString.isSuffixOf "x\n"
+    it "gives up a client that takes nothing" $ do
+      taken <- chatting "1" $ \_ -> threadDelay 3000000
+      taken `shouldSatisfy` ByteString.isInfixOf "x\n"
   describe "receive-files" $
     it "stores what each client sends" . inFolder $ \folder -> do
       port <- freePort
@@ -206,6 +214,33 @@ main = hspec $ do
       copying `shouldReturn` "1 files copied\n"
       readFile (folder <> "/to/inside/one") `shouldReturn` "1"
       readFile (folder <> "/to/two") `shouldReturn` "333"
+
+-- More lines than the system buffers go to a client that does not read, while another client takes all of them. Then an
+-- action runs, and after it the client reads. Returns what it has got until its end.
+chatting :: String -> (Socket -> IO ()) -> IO ByteString
+chatting time act = do
+  port <- freePort
+  bracket (createProcess (proc "chat-server" [show port, time])) (\(_, _, _, process) -> stop process) $ \_ -> do
+    bracket (connectWhenReady port) close $ \_ -> pure ()
+    bracket (connectWithSmallBuffer port) close $ \slow ->
+      bracket (connectWhenReady port) close $ \quick -> bracket (connectWhenReady port) close $ \talker -> do
+        forM_ [slow, quick] $ \one -> within 20 "a line" (receiveUntil "ready\n" one (sendAll talker "ready\n"))
+        -- No more at once than a client's queue holds.
+        replicateM_ 6 $
+          withAsync (sendAll talker (ByteString.concat (replicate count line))) $ \_ ->
+            within 20 "the lines" (receiveLines quick 0)
+        act slow
+        within 20 "the end" (receiveAll slow)
+  where
+    count = 900
+    line = Char8.replicate 990 'x' <> "\n"
+    receiveLines quick received
+      | received >= count * (ByteString.length line - 1) = pure ()
+      | otherwise = recv quick 65536 >>= \bytes -> receiveLines quick (received + Char8.count 'x' bytes)
+    connectWithSmallBuffer port = do
+      slow <- socket AF_INET Stream defaultProtocol
+      setSocketOption slow RecvBuffer 4096
+      slow <$ connect slow (SockAddrInet port (tupleToHostAddress (127, 0, 0, 1)))
 
 -- Repeats an action until the received bytes end with this.
 receiveUntil :: ByteString -> Socket -> IO () -> IO ByteString
