@@ -15,6 +15,7 @@ import Data.IORef
 import Millrace.Deadline
 import Millrace.Socket
 import qualified Millrace.Socket.ByteString as Plain
+import Millrace.Timer (finishBefore, threadDelay)
 import Network.HTTP.Client hiding (path, port, withResponse)
 import qualified Network.HTTP.Client as Client
 import Network.HTTP.Client.Internal (connectionRead, connectionWrite)
@@ -53,6 +54,17 @@ spec = do
                 if ByteString.null bytes then return total else count (total + ByteString.length bytes)
          in count (0 :: Int)
       size `shouldBe` 2000000
+  it "ends a request at the deadline of the request that is served" $ do
+    let slow _ respond = threadDelay 20000000 >> respond (responseLBS status200 [] "")
+        front manager target request respond = do
+          deadline <- Server.requestDeadline request
+          outcome <- nothingIfLate (finishBefore deadline (httpLbs target manager))
+          respond (responseLBS status200 [] (maybe "late" responseBody outcome))
+    Server.testWithApplication (return slow) $ \behind -> do
+      manager <- managerWith defaultSettings
+      target <- parseRequest ("http://127.0.0.1:" ++ show behind ++ "/")
+      Server.testWithApplication (return (Server.limitTime (seconds 1) (front manager target))) $ \port ->
+        within 10 "the answer" (get manager ("http://127.0.0.1:" ++ show port ++ "/")) `shouldReturn` "late"
   it "serves many threads, with few connections" $ do
     connections <- newIORef (0 :: Int)
     withServer
