@@ -12,7 +12,6 @@ import qualified Data.Set as Set
 import DirectorySupport
 import Foreign.C.Error (eBADF, eEXIST, eNOENT, eNOTEMPTY, eSPIPE)
 import Millrace.Directory
-import Millrace.Duration (milliseconds)
 import Millrace.File
 import qualified Millrace.Manager as Manager
 import qualified Millrace.Timer as Timer
@@ -244,11 +243,11 @@ spec = do
         removing <- start (removeTree many)
         pause 3000
         stop removing
-        Timer.sleep (milliseconds 20)
-        before <- length <$> list many
-        Timer.sleep (milliseconds 100)
-        (length <$> list many) `shouldReturn` before
-        before `shouldSatisfy` (> 0)
+        (Manager.helpersRunning <$> Manager.helperCounts) `shouldBecome` 0
+        let namesLeft = exists many >>= \isThere -> if isThere then length <$> list many else return 0
+        before <- namesLeft
+        replicateM_ 10 (pause 1000)
+        namesLeft `shouldReturn` before
       it "walks with the status of each entry, by one call for a directory" $ \root -> do
         createDirectories (root ++ "/a/b") ownerOnly
         forM_ [1 .. 500 :: Int] $ \i -> Char8.writeFile (root ++ "/a/b/" ++ show i) (Char8.replicate i 'x')
