@@ -87,7 +87,8 @@ spec = do
           slowly client = do
             send client "GET / HTTP/1.1\r\na: "
             sender <- async (void (try (forever (threadDelay 200000 >> send client "a")) :: IO (Either IOException ())))
-            return (receiveAll client <* cancel sender)
+            -- A byte that comes after the end is answered with a reset.
+            return ((receiveAll client `catch` \failure -> "" <$ return (failure :: IOException)) <* cancel sender)
           http2 frames = preface <> B.concat (map encodeFrame (settingsFrame [] : frames))
           block = literals [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]
       stopping port (setProxyProtocolOptional . setOnException noting) pong $ \stop ended -> do
