@@ -661,7 +661,7 @@ terminateProcess grace process = (`onException` atOnce) $ do
 adoptingOrphans :: IO a -> IO a
 adoptingOrphans action =
   bracket_ (adopt' 1) (adopt' 0) $
-    bracket (forkIOWithUnmask (\unmask -> unmask reapForEver)) Concurrent.killThread (const action)
+    bracket (forkIOWithUnmask (\unmask -> unmask reapForEver)) (uninterruptibleMask_ . Concurrent.killThread) (const action)
   where
     adopt' adopts = do
       refuseSimulation
