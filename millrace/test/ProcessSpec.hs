@@ -141,9 +141,10 @@ spec = do
         let daemon = "setsid sh -c 'echo $$ > $FILE; exec sleep 600' < /dev/null > /dev/null 2>&1 &"
             -- Twice forked, so that its parent is gone.
             script rest =
-              concat
-                [ "FILE=" ++ root ++ "/daemon; export FILE; (" ++ daemon ++ ") & ",
-                  "while [ ! -s $FILE ]; do sleep 0.01; done; " ++ rest
+              unwords
+                [ "FILE=" ++ root ++ "/daemon; export FILE; (" ++ daemon ++ ") &",
+                  "while [ ! -s $FILE ]; do sleep 0.01; done;",
+                  rest
                 ]
             contained rest = (command "sh" ["-c", script rest]) {commandContainment = ByCgroup}
             daemonIsGone = do

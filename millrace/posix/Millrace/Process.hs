@@ -1,3 +1,5 @@
+{-# LANGUAGE TupleSections #-}
+
 -- | Starting other programs, and waiting for their end.
 --
 -- > main = do
@@ -354,7 +356,7 @@ startProcess what = handOver discard $ do
     wired <- wire what theirs ours
     -- A helper that has begun needs them even after its caller has stopped waiting, so the job closes them.
     cgroup <- if commandContainment what == ByCgroup then Just <$> makeCgroup startFunction else return Nothing
-    modifyIORef' ours (>> forM_ cgroup (void . forkIO . endCgroup))
+    modifyIORef' ours (>> forM_ cgroup (forkIO . endCgroup))
     toClose <- takeAll theirs
     (number, pidfd) <- spawn what wired cgroup (mapM_ closeNumber toClose)
     handle <- adopt pidfd `onException` killUnwanted number pidfd
@@ -378,7 +380,7 @@ startProcess what = handOver discard $ do
     void $ forkIOWithUnmask (\_ -> keepProcess process)
     return process
   where
-    takeAll ref = atomicModifyIORef' ref (\known -> ([], known))
+    takeAll ref = atomicModifyIORef' ref ([],)
     discard process = uninterruptibleMask_ $ do
       void (kill process)
       closeEnds process

@@ -1,3 +1,5 @@
+{-# LANGUAGE TupleSections #-}
+
 -- | Watching directories and files for changes (inotify).
 --
 -- > main = withWatch ["src"] Recursive $ \watch -> forever (nextEvents watch >>= mapM_ print)
@@ -203,7 +205,7 @@ nextEvents = nextEventsBefore noDeadline
 -- | 'nextEvents' with a deadline ('isDeadlineError').
 nextEventsBefore :: Deadline -> Watch -> IO [Event]
 nextEventsBefore deadline watch = handOver (leave . found) $ do
-  left <- atomicModifyIORef' (watchLeft watch) (\known -> (noBatch, known))
+  left <- atomicModifyIORef' (watchLeft watch) (noBatch,)
   own <- newIORef left
   go own `onException` (readIORef own >>= leave)
   where

@@ -1,3 +1,5 @@
+{-# LANGUAGE LambdaCase #-}
+
 -- | Pandoc's server, started as pandoc's command starts it, on Warp. Usage: pandoc-site PORT.
 module Main (main) where
 
@@ -7,6 +9,6 @@ import Text.Pandoc.Server (app)
 
 main :: IO ()
 main =
-  getArgs >>= \arguments -> case arguments of
+  getArgs >>= \case
     [port] -> run (read port) app
     _ -> fail "usage: pandoc-site PORT"

@@ -3,6 +3,7 @@
 {-# LANGUAGE DeriveGeneric #-}
 {-# LANGUAGE DerivingStrategies #-}
 {-# LANGUAGE FlexibleContexts #-}
+{-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE MultiParamTypeClasses #-}
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TypeOperators #-}
@@ -63,7 +64,7 @@ api = Proxy
 
 main :: IO ()
 main =
-  getArgs >>= \arguments -> case arguments of
+  getArgs >>= \case
     ["ask", port] -> ask (read port)
     [port] -> serving >>= run (read port)
     _ -> fail "usage: servant-shelf [ask] PORT"

@@ -111,7 +111,7 @@ replaceFile path write = mask $ \restore -> do
   where
     (directory, base) = splitName path
     -- Errors are about the file that the caller knows.
-    naming action = modifyIOError (`ioeSetFileName` path) action
+    naming = modifyIOError (`ioeSetFileName` path)
     unlessMissing problem
       | isDoesNotExistError problem = return (Permissions 0o644)
       | otherwise = throwIO (problem :: IOError)

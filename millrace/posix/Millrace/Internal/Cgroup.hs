@@ -70,7 +70,7 @@ cgroupMembers (Cgroup path) = path ++ "/cgroup.procs"
 -- | Whether a process runs in it, or below it. If the system does not tell, one does.
 isPopulated :: Cgroup -> IO Bool
 isPopulated (Cgroup path) =
-  (not . elem (Char8.pack "populated 0") . Char8.lines <$> Char8.readFile (path ++ "/cgroup.events")) `catch` unknown
+  (notElem (Char8.pack "populated 0") . Char8.lines <$> Char8.readFile (path ++ "/cgroup.events")) `catch` unknown
   where
     unknown :: IOException -> IO Bool
     unknown _ = return True
