@@ -41,7 +41,7 @@ import Foreign.Ptr (castPtr)
 import GHC.Clock (getMonotonicTimeNSec)
 import GHC.Foreign (withCStringLen)
 import GHC.IO.Device (RawIO (write))
-import GHC.IO.Encoding (getLocaleEncoding, mkTextEncoding)
+import GHC.IO.Encoding (getFileSystemEncoding)
 import GHC.IO.FD (FD, stderr, stdout)
 import Numeric (showHex)
 import System.Environment (getProgName)
@@ -149,12 +149,10 @@ patiently action = do
     synchronous exception = maybe (Just exception) asynchronous (fromException exception)
     asynchronous (SomeAsyncException _) = Nothing
 
--- | The text as the locale says. Bytes of file names that are no characters become these bytes again.
+-- | The text in the encoding of file names, which is the locale's unless the program has chosen another. Bytes of file
+-- names that are no characters become these bytes again.
 encoded :: String -> IO ByteString
-encoded text = do
-  locale <- getLocaleEncoding
-  encoding <- mkTextEncoding (takeWhile (/= '/') (show locale) ++ "//ROUNDTRIP")
-  encodedWith encoding text
+encoded text = getFileSystemEncoding >>= (`encodedWith` text)
 
 -- | The text in an encoding. A character that the encoding does not have becomes a question mark: a message with a mark
 -- in it is better than no message.
