@@ -1,3 +1,5 @@
+{-# LANGUAGE CPP #-}
+
 -- | What calls on files and trees cost, beside the packages unix and directory: the median time of one call, in
 -- microseconds. It works in a new directory below the one that it is given, and removes it.
 --
@@ -107,7 +109,11 @@ rows root =
     new = root ++ "/new"
     tree = root ++ "/tree"
     copied = root ++ "/copied"
+#if MIN_VERSION_unix(2,8,0)
+    openForReading = Posix.openFd file Posix.ReadOnly Posix.defaultFileFlags
+#else
     openForReading = Posix.openFd file Posix.ReadOnly Nothing Posix.defaultFileFlags
+#endif
     walked = do
       count <- newIORef (0 :: Int)
       walk tree Never (\_ -> modifyIORef' count (+ 1))
