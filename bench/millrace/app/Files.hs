@@ -22,6 +22,7 @@ import System.Environment (getArgs)
 import System.IO.Error (catchIOError)
 import qualified System.Posix.Files as Posix
 import qualified System.Posix.IO as Posix
+import System.Posix.Types (Fd)
 import Text.Printf (printf)
 
 -- | A row of the table: how many calls one run makes, what is done before and after each run, and the two runs.
@@ -73,7 +74,7 @@ rows root =
     calls "`linkStatus`" (void (linkStatus link)) (void (Posix.getSymbolicLinkStatus link)),
     calls "`exists`, of a name that exists" (void (exists file)) (void (Posix.fileExist file)),
     calls "`exists`, of a name that does not" (void (exists missing)) (void (Posix.fileExist missing)),
-    calls "`openFile` and `closeFile`" (openFile file ForReading >>= closeFile) (openForReading >>= Posix.closeFd),
+    calls "`openFile` and `closeFile`" (openFile file ForReading >>= closeFile) (openOther file >>= Posix.closeFd),
     calls
       "a small file opened, read and closed"
       (withFile file ForReading (\opened -> void (readAt opened 0 10000)))
@@ -109,15 +110,18 @@ rows root =
     new = root ++ "/new"
     tree = root ++ "/tree"
     copied = root ++ "/copied"
-#if MIN_VERSION_unix(2,8,0)
-    openForReading = Posix.openFd file Posix.ReadOnly Posix.defaultFileFlags
-#else
-    openForReading = Posix.openFd file Posix.ReadOnly Nothing Posix.defaultFileFlags
-#endif
     walked = do
       count <- newIORef (0 :: Int)
       walk tree Never (\_ -> modifyIORef' count (+ 1))
     sized = walk tree Never (void . linkStatus . entryPath)
+
+-- | The package unix has another form of this function since version 2.8.
+openOther :: FilePath -> IO Fd
+#if MIN_VERSION_unix(2,8,0)
+openOther file = Posix.openFd file Posix.ReadOnly Posix.defaultFileFlags
+#else
+openOther file = Posix.openFd file Posix.ReadOnly Nothing Posix.defaultFileFlags
+#endif
 
 directoryCount, filesEach :: Int
 directoryCount = 100
