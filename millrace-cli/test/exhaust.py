@@ -313,11 +313,10 @@ def main():
             meanwhile, most = attack_http3(wanted.pid, wanted.port, wanted.count, kind)
         else:
             meanwhile, most = attack(wanted.pid, wanted.port, wanted.count, kind, has_tls)
-        after = "none"
-        for _ in range(20):
+        # The server may still be giving back what the attack made it keep, and refuse until then.
+        after, until = "none", time.monotonic() + 60
+        while after != "200" and time.monotonic() < until:
             after = status_of_honest(wanted.port, 5, has_tls)
-            if after == "200":
-                break
             time.sleep(0.1)
         print(kind, meanwhile, after, *most, flush=True)
 
