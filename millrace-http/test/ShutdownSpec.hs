@@ -117,8 +117,7 @@ spec = do
         within "the end" (takeMVar ended)
         let isHttp1 = [0, 1, 2, 3, 4, 8, 10]
         [fst (outcomes !! number) | number <- isHttp1] `shouldBe` map (const "") isHttp1
-        map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies (fst (outcomes !! 9)))
-          `shouldBe` [("Pong", Just "close")]
+        answersOf (Right (fst (outcomes !! 9))) `shouldBe` [("Pong", Just "close")]
         -- Empty lines are no part of a head: their client has the time of a new connection.
         let lasts = [2, 10]
         [snd (outcomes !! number) | number <- [0 .. 9], number `notElem` lasts] `shouldSatisfy` all (< 4)
@@ -317,11 +316,14 @@ requestsAfterStop application = do
         answers <- mapM (try' . receiveAll) [kept, new, another]
         within "the end" (takeMVar ended)
         return
-          (if end - start > 0.1 then Nothing else Just (map (either (const []) (map facts . parseReplies)) answers))
+          (if end - start > 0.1 then Nothing else Just (map answersOf answers))
   where
     get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-    facts reply = (replyBody reply, headerOf "connection" reply)
     try' = try :: IO a -> IO (Either IOException a)
+
+-- The body of each response that came, and what it says about the connection.
+answersOf :: Either IOException B.ByteString -> [(B.ByteString, Maybe B.ByteString)]
+answersOf = either (const []) (map (\reply -> (replyBody reply, headerOf "connection" reply)) . parseReplies)
 
 -- Sends the first request on a new connection when the server has ended an idle one. Returns what came on both, unless
 -- the request was so late that the server need not have waited for it.
@@ -338,11 +340,9 @@ firstRequestAfterIdleEnds = do
       outcome <- try (send new get >> receiveAll new)
       end <- getMonotonicTime
       within "the end" (takeMVar ended)
-      return (if end - start > 4 then Nothing else Just (rest, answers outcome))
+      return (if end - start > 4 then Nothing else Just (rest, answersOf outcome))
   where
     get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-    answers :: Either IOException B.ByteString -> [(B.ByteString, Maybe B.ByteString)]
-    answers = either (const []) (map (\reply -> (replyBody reply, headerOf "connection" reply)) . parseReplies)
 
 -- Signals that it has begun, and responds when it gets a signal.
 waiting :: IO (MVar (), MVar (), Application)
