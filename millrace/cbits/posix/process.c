@@ -52,8 +52,8 @@ typedef struct launch {
     int64_t user, user_group; /* unsigned 32-bit numbers; -1: unchanged */
     limit *limits;
     int limit_count;
-    volatile int error;      /* set by the child if it fails */
-    volatile bool in_cgroup; /* whether joining the cgroup has failed */
+    volatile int error;              /* set by the child if it fails */
+    volatile bool is_outside_cgroup; /* set by the child: it could not join its cgroup */
 } launch;
 
 extern char **environ; /* NOLINT(readability-redundant-declaration): only with _GNU_SOURCE it is declared */
@@ -164,12 +164,12 @@ static bool join_cgroup(launch *what)
 {
     if (!*what->cgroup)
         return true;
-    what->in_cgroup = true;
+    what->is_outside_cgroup = true;
     int members = open(what->cgroup, O_WRONLY | O_CLOEXEC);
     if (members < 0 || write(members, "0", 1) < 0) /* 0: the process that writes */
         return failed(what);
     close(members);
-    what->in_cgroup = false;
+    what->is_outside_cgroup = false;
     return true;
 }
 
@@ -278,7 +278,7 @@ static int64_t start_noted(launch *what, int *pidfd)
     if (!what->error)
         return (int64_t)child << 32 | *pidfd;
     reap_failed_child(*pidfd);
-    return -what->error - (what->in_cgroup ? MRH_CGROUP_ERROR : 0);
+    return -what->error - (what->is_outside_cgroup ? MRH_CGROUP_ERROR : 0);
 }
 
 static int64_t start(launch *what)

@@ -156,10 +156,13 @@ linkStatus = statusBy "Millrace.Directory.linkStatus" Never
 
 -- | The status of an open file.
 fileStatus :: File -> IO Status
-fileStatus file = onFile "Millrace.Directory.fileStatus" file c_status_of [] Nothing (\_ (Output memory _) -> statusAt memory)
+fileStatus file = onFile "Millrace.Directory.fileStatus" file c_status_of [] Nothing statusFrom
 
 statusBy :: String -> Follow -> FilePath -> IO Status
-statusBy function follow path = onPath function path c_status [followNumber follow] (\_ (Output memory _) -> statusAt memory)
+statusBy function follow path = onPath function path c_status [followNumber follow] statusFrom
+
+statusFrom :: Int64 -> Output -> IO Status
+statusFrom _ (Output memory _) = statusAt memory
 
 -- | The absolute path without symbolic links, @.@ and @..@. All of it must exist.
 canonicalPath :: FilePath -> IO FilePath

@@ -662,10 +662,10 @@ terminateProcess grace process = (`onException` atOnce) $ do
 -- >   ...
 adoptingOrphans :: IO a -> IO a
 adoptingOrphans action =
-  bracket_ (adopt' 1) (adopt' 0) $
+  bracket_ (setAdopting 1) (setAdopting 0) $
     bracket (forkIOWithUnmask (\unmask -> unmask reapForEver)) (uninterruptibleMask_ . Concurrent.killThread) (const action)
   where
-    adopt' adopts = do
+    setAdopting adopts = do
       refuseSimulation
       result <- c_adopt_orphans adopts
       when (result < 0) $

@@ -413,13 +413,12 @@ copyFileReporting from to report = do
     case begun of
       (size, Nothing) -> restore (report size size) `onException` removeQuietly
       (size, Just (source, target, done, permissions)) ->
-        (continue restore source target size done >> setPermissionsOf target permissions >> closeFile target)
+        (restore (copyAll source target size done) >> setPermissionsOf target permissions >> closeFile target)
           `onException` (closeAtLast target >> removeQuietly)
           `finally` closeAtLast source
   where
     function = "Millrace.File.Access.copyFile"
     bytesPerJob = 16 * fromIntegral mebibyte
-    continue restore source target size done = restore (copyAll source target size done)
     copyAll source target size done = do
       report done size
       count <- copyRange source done target done bytesPerJob
