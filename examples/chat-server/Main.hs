@@ -7,10 +7,11 @@ module Main (main) where
 import Control.Concurrent.Async (wait, withAsync)
 import Control.Concurrent.STM
 import Control.Exception (bracket_, finally)
-import Control.Monad (unless)
+import Control.Monad (mfilter, unless)
 import Data.ByteString (ByteString)
 import qualified Data.Map.Strict as Map
 import Millrace
+import Millrace.Socket.Option (setSendBuffer)
 import Millrace.Stream
 import System.Environment (getArgs)
 
@@ -23,6 +24,8 @@ main = do
   room <- newTVarIO Map.empty
   next <- newTVarIO 0
   withServer defaultServer (passive port) {queryHost = Just "127.0.0.1"} $ \client -> do
+    -- What a client does not take waits in its queue, and not in the system's buffer, which would grow to megabytes.
+    setSendBuffer client 65536
     number <- atomically (stateTVar next (\n -> (n, n + 1)))
     queue <- newTBQueueIO 1000
     let enter = atomically (modifyTVar' room (Map.insert number queue))
@@ -40,16 +43,18 @@ talk room number sendUntil client = do
     atomically (modifyTVar' room (Map.delete number) >> writeTVar ended True)
     wait sending
 
--- Until the queue is empty and nobody fills it any more.
+-- Until the queue is empty and nobody fills it any more. All lines that wait are sent with one deadline. If each had its
+-- own, a client that takes nothing would seldom miss one: when a deadline passes, the send is tried a last time, and the
+-- system's buffer often has room for one more line.
 deliver :: Duration -> TBQueue ByteString -> Socket -> TVar Bool -> IO ()
 deliver time queue client ended = do
-  next <- atomically ((Just <$> readTBQueue queue) `orElse` (Nothing <$ (readTVar ended >>= check)))
-  case next of
-    Nothing -> return ()
-    Just text -> do
-      deadline <- deadlineAfter time
-      sendAllBefore deadline client text
-      deliver time queue client ended
+  waiting <- atomically (someOf queue `orElse` ([] <$ (readTVar ended >>= check)))
+  unless (null waiting) $ do
+    deadline <- deadlineAfter time
+    sendManyBefore deadline client waiting
+    deliver time queue client ended
+  where
+    someOf = mfilter (not . null) . flushTBQueue
 
 hear :: Room -> Int -> IO (Maybe ByteString) -> IO ()
 hear room number line =

@@ -185,7 +185,7 @@ main = hspec $ do
       taken <- chatting "20" $ \slow -> shutdown slow ShutdownSend
       taken `shouldSatisfy` ByteString.isSuffixOf "x\n"
     it "gives up a client that takes nothing" $ do
-      taken <- chatting "1" $ \_ -> threadDelay 3000000
+      taken <- chatting "1" $ \_ -> threadDelay 5000000
       taken `shouldSatisfy` ByteString.isInfixOf "x\n"
   describe "receive-files" $
     it "stores what each client sends" . inFolder $ \folder -> do

@@ -170,7 +170,9 @@ sendAll :: Socket -> ByteString -> IO ()
 sendAll = sendAllBefore noDeadline
 {-# INLINE sendAll #-}
 
--- | 'sendAll' with a deadline.
+-- | 'sendAll' with a deadline. The system takes bytes for a peer that reads nothing, as long as its buffer has space
+-- ('Millrace.Socket.Option.setSendBuffer'), and the last attempt is made when the deadline passes. So a small send may
+-- succeed then. To find such a peer, give one deadline to all that waits for it, and not one to each small send.
 sendAllBefore :: Deadline -> Socket -> ByteString -> IO ()
 sendAllBefore = sendString "Millrace.Socket.ByteString.sendAll"
 
