@@ -279,7 +279,9 @@ spec folder = do
       told <- newIORef []
       let tell word = atomicModifyIORef' told (\words' -> (word : words', ()))
           change =
-            setOnOpen (\_ -> True <$ tell "open")
+            -- On a busy machine curl may leave without a word.
+            setIdleTimeout (seconds 5)
+              . setOnOpen (\_ -> True <$ tell "open")
               . setOnClose (\_ -> tell "close")
               . setLogger
                 ( \request status size ->

@@ -72,6 +72,17 @@ class Attacker(Client):
             if index % 16 == 15:
                 await asyncio.sleep(0.001)
 
+    async def may_send(self, stream, size):
+        "Waits until the server takes so many bytes on this stream, which a busy one says later. False if the connection is over."
+        quic, others = self._quic, 10000
+        for _ in range(10000):
+            taken = min(quic._streams[stream].max_stream_data_remote, quic._remote_max_data - others)
+            if self.over.is_set() or size <= taken:
+                break
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        return not self.over.is_set()
+
     async def outcome(self, seconds=3):
         "How the connection ended, or whether it is open and still answers."
         if not self.over.is_set():
@@ -190,14 +201,25 @@ def heard_by(udp):
 async def handshakes():
     "Begins many handshakes, and ends none. From some number on the server remembers nothing of a client: it asks for a Retry."
     udp = plain_socket()
+    # Making them takes so long on a busy machine that the server would have given up the first ones.
+    flights = [first_flight()[1][0] for _ in range(900)]
+    retries = 0
+
+    async def hear(seconds):
+        nonlocal retries
+        await asyncio.sleep(seconds)
+        retries += sum(data[0] & 0xF0 == 0xF0 for data in heard_by(udp))
+
     async with bounded(60, 15):
-        for index in range(900):
-            udp.send(first_flight()[1][0])
+        for index, flight in enumerate(flights):
+            udp.send(flight)
+            # Answers that nobody takes would fill the kernel's queue.
             if index % 4 == 3:
-                await asyncio.sleep(0.001)
-        await asyncio.sleep(0.5)
-        retries = [data for data in heard_by(udp) if data[0] & 0xF0 == 0xF0]
-        print("Retry" if len(retries) >= 300 else "%d Retries" % len(retries))
+                await hear(0.001)
+        for _ in range(50):
+            if retries < 300:
+                await hear(0.1)
+        print("Retry" if retries >= 300 else "%d Retries" % retries)
         async with connected() as late:
             print((await late.answer(late.begin(b"GET", b"/")))[0])
 
@@ -523,7 +545,8 @@ async def table():
         client.packet(instruct(client, encoder, CAPACITY))
         client.packet(instruct(client, encoder, ENTRY))
         async with bounded(8, 15):
-            await client.packets(2000, lambda index: instruct(client, encoder, b"\0" * 1000))
+            while client.at < 2 * MIB and await client.may_send(encoder, client.at + 1000):
+                client.packet(instruct(client, encoder, b"\0" * 1000))
             print(await client.outcome())
 
 

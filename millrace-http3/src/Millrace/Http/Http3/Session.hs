@@ -292,8 +292,8 @@ attendHanded session handed = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Connections
 
--- Connections have opened or ended. One thread at a time calls the settings' actions, in order. Changes that come when
--- a thread has just ended this are reported next time.
+-- Connections have opened or ended. One thread at a time calls the settings' actions, in order. A change that comes when
+-- that thread has just looked for the last time is reported within a second (checkTimeouts).
 noteChanges :: Session -> IO ()
 noteChanges session = mask $ \restore -> do
   free <- tryTakeMVar (sessionChanges session)
@@ -341,10 +341,10 @@ checkTimeouts session = do
   stalled <- within (sendMicros limits) (resetStalled engine now)
   unfinished <- within (headMicros limits) (resetUnfinished engine now)
   ended <- endIdle engine now (nanoseconds (idleMicros limits)) (nanoseconds (freshMicros limits))
-  when (stalled + unfinished + ended > 0) $ do
-    wakeNow endpoint
-    flush endpoint
-    noteChanges session
+  when (stalled + unfinished + ended > 0) $ wakeNow endpoint >> flush endpoint
+  -- Also those for which no thread came: connections that sending has ended, and what was left when two threads met in
+  -- noteChanges.
+  noteChanges session
   letRest
   where
     endpoint = sessionEndpoint session
