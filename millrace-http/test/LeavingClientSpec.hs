@@ -79,6 +79,7 @@ spec = do
           onException _ failure = modifyIORef' reports (defaultShouldDisplayException failure :)
       leaving (setOnException onException) (streaming writing)
       within "the application's failure" (takeMVar failed)
+      awaitReport reports
       readIORef reports `shouldReturn` [False]
     forM_
       [ ("a large file", large),
