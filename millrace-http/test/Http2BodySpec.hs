@@ -174,9 +174,10 @@ spec = describe "HTTP/2" $ do
         (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` ResetWith NoError
     it "gives a client that announces too large a body time to read the answer, before the stream is reset" $
       withServerOver medium (setMaximumBodySize (Just 1000)) echo $ \server -> withHttp2 server $ \http2 -> do
-        stream <- openStream http2 [] (post "/" [("content-length", "10000000")])
-        (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 413
-        (_, elapsed) <- timed (eventsUntil (== GotReset stream NoError) http2)
+        (_, elapsed) <- timed $ do
+          stream <- openStream http2 [] (post "/" [("content-length", "10000000")])
+          (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 413
+          eventsUntil (== GotReset stream NoError) http2
         elapsed `shouldSatisfy` (> 0.1)
     it "takes some two megabytes of the bodies that wait on a connection, and a little of each" $ do
       written <- newIORef (0 :: Int)

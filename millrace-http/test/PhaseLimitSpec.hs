@@ -25,9 +25,10 @@ spec = do
   describe "phases with times of their own" $ do
     it "setIdleTimeout is for the time between requests" $
       withServer (setTimeout 30 . setIdleTimeout (seconds 1)) pong $ \port -> withConnection port $ \client -> do
-        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        _ <- receiveResponse client
-        (rest, elapsed) <- timed (receiveAll client)
+        (rest, elapsed) <- timed $ do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          _ <- receiveResponse client
+          receiveAll client
         (rest, aboutOne elapsed) `shouldBe` ("", True)
     it "setIdleTimeout is not for the time before the first request" $
       withServer (setTimeout 5 . setIdleTimeout (seconds 1)) pong $ \port -> withConnection port $ \client -> do
@@ -37,13 +38,13 @@ spec = do
     it "setHeaderTimeout is for a request's head" $
       withServer (setTimeout 30 . setHeaderTimeout (seconds 1)) pong $ \port -> withConnection port $ \client -> do
         threadDelay 1500000
-        send client "GET / HTTP/1.1\r\nHo"
-        (bytes, elapsed) <- timed (receiveAll client)
+        (bytes, elapsed) <- timed (send client "GET / HTTP/1.1\r\nHo" >> receiveAll client)
         (statusOf bytes, aboutOne elapsed) `shouldBe` (408, True)
     it "setBodyTimeout is for its body" $
       withServer (setTimeout 30 . setBodyTimeout (seconds 1)) echo $ \port -> withConnection port $ \client -> do
-        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"
-        (bytes, elapsed) <- timed (receiveAll client)
+        (bytes, elapsed) <- timed $ do
+          send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"
+          receiveAll client
         (statusOf bytes, aboutOne elapsed) `shouldBe` (408, True)
     it "setSendTimeout is for a client that takes nothing" $ do
       ended <- newIORef Nothing
@@ -86,18 +87,18 @@ spec = do
               outcome
             pong request respond
       withServer (setTotalTimeout (seconds 1)) application $ \port -> withConnection port $ \client -> do
-        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
-        withAsync (sendSlowly client) $ \_ -> do
-          (_, elapsed) <- timed (receiveAll client)
-          aboutOne elapsed `shouldBe` True
+        (_, elapsed) <- timed $ do
+          send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
+          withAsync (sendSlowly client) (const (receiveAll client))
+        aboutOne elapsed `shouldBe` True
       readIORef caught `shouldReturn` [Just RequestTimedOut]
     it "ends a response that takes longer" $ do
       ended <- newIORef Nothing
       withServer (setTotalTimeout (seconds 1)) (endless ended) $ \port -> withConnection port $ \client -> do
-        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        withAsync (forever (receive client >> threadDelay 1000)) $ \_ -> do
-          elapsed <- within "the end" (untilJust (readIORef ended))
-          aboutOne elapsed `shouldBe` True
+        (_, elapsed) <- timed $ do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          withAsync (forever (receive client >> threadDelay 1000)) $ \_ -> within "the end" (untilJust (readIORef ended))
+        aboutOne elapsed `shouldBe` True
     it "is lifted by pauseTimeout, for reading, working and sending, and back for the next request" $ do
       let application request respond
             | rawPathInfo request == "/long" = do
@@ -124,24 +125,14 @@ spec = do
   describe "setMinimumRate, 10000 bytes per second over 1 second" $ do
     it "ends a body that comes more slowly" $
       withServer rated echo $ \port -> withConnection port $ \client -> do
-        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
-        withAsync
-          ( void
-              (try (forever (send client (C8.replicate 500 'x') >> threadDelay 100000)) :: IO (Either SomeException ()))
-          )
-          $ \_ ->
-            do
-              (bytes, elapsed) <- timed (receiveAll client)
-              (statusOf bytes, aboutOne elapsed) `shouldBe` (408, True)
+        (bytes, elapsed) <- timed $ do
+          send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+          withAsync (sendTooSlowly client) (const (receiveAll client))
+        (statusOf bytes, aboutOne elapsed) `shouldBe` (408, True)
     it "ends a body that comes more slowly than can be counted" $
       withServer (setTimeout 30 . setMinimumRate maxBound (seconds 2)) echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
-        withAsync
-          ( void
-              (try (forever (send client (C8.replicate 500 'x') >> threadDelay 100000)) :: IO (Either SomeException ()))
-          )
-          $ \_ ->
-            statusOf <$> receiveAll client `shouldReturn` 408
+        withAsync (sendTooSlowly client) $ \_ -> statusOf <$> receiveAll client `shouldReturn` 408
     it "reads one that comes faster to its end" $
       withServer rated echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 240000\r\n\r\n"
@@ -162,6 +153,8 @@ spec = do
           pieces <- dribblingReceive client (fromIntegral size `div` 40)
           map (B.length . replyBody) (parseReplies (B.concat pieces)) `shouldBe` [fromIntegral size]
   where
+    sendTooSlowly client =
+      void (try (forever (send client (C8.replicate 500 'x') >> threadDelay 100000)) :: IO (Either SomeException ()))
     rated = setTimeout 30 . setMinimumRate 10000 (seconds 1)
     aboutOne elapsed = elapsed > 0.9 && elapsed < (8 :: Double) -- for a busy machine; the next limit is 20 s or more
     untilJust check = check >>= maybe (threadDelay 20000 >> untilJust check) return

@@ -25,8 +25,7 @@ spec = do
   describe "limitTime" $ do
     it "interrupts an application that takes longer, and no other request" $
       withServer id (onPath "/slow" (limitTime (seconds 1)) sleepy) $ \port -> withConnection port $ \client -> do
-        send client "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n"
-        (reply, elapsed) <- timed (receiveResponse client)
+        (reply, elapsed) <- timed (send client "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n" >> receiveResponse client)
         (replyStatus reply, elapsed > 0.9 && elapsed < 8) `shouldBe` (503, True)
         send client "GET /quick HTTP/1.1\r\nHost: a\r\n\r\n"
         replyBody <$> receiveResponse client `shouldReturn` "noDeadline"
@@ -47,8 +46,9 @@ spec = do
         (statusOf bytes, elapsed > 0.9 && elapsed < 8) `shouldBe` (503, True)
     it "ends the wait for a slow body with a 408" $
       withServer id (limitTime (seconds 1) echo) $ \port -> withConnection port $ \client -> do
-        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhe"
-        (bytes, elapsed) <- timed (receiveAll client)
+        (bytes, elapsed) <- timed $ do
+          send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhe"
+          receiveAll client
         (statusOf bytes, elapsed > 0.9 && elapsed < 8) `shouldBe` (408, True)
     it "is lifted by pauseTimeout, with those around it" $ do
       let application request respond = do

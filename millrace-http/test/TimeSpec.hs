@@ -22,26 +22,25 @@ import Test.Hspec
 spec :: Spec
 spec = describe "time limits, of one second" $ do
   it "an idle connection is closed without a word" $
-    withServer limited pong $ \port -> withConnection port $ \client -> do
-      (bytes, elapsed) <- timed (receiveAll client)
+    withServer limited pong $ \port -> do
+      (bytes, elapsed) <- timed (withConnection port receiveAll)
       (bytes, around1 elapsed) `shouldBe` ("", True)
   it "a kept connection too, after its response" $
     withServer limited pong $ \port -> withConnection port $ \client -> do
-      send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-      reply <- receiveResponse client
-      (rest, elapsed) <- timed (receiveAll client)
+      ((reply, rest), elapsed) <- timed $ do
+        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        (,) <$> receiveResponse client <*> receiveAll client
       (replyBody reply, rest, around1 elapsed) `shouldBe` ("Pong", "", True)
   it "a head that stops gets a 408" $
     withServer limited pong $ \port -> withConnection port $ \client -> do
-      send client "GET / HTTP/1.1\r\nHo"
-      (bytes, elapsed) <- timed (receiveAll client)
+      (bytes, elapsed) <- timed (send client "GET / HTTP/1.1\r\nHo" >> receiveAll client)
       (statusOf bytes, around1 elapsed) `shouldBe` (408, True)
   it "a head that dribbles gets a 408 all the same" $
     withServer limited pong $ \port -> withConnection port $ \client -> do
-      send client "GET / HTTP/1.1\r\nX: "
-      withAsync (sendSlowly client) $ \_ -> do
-        (bytes, elapsed) <- timed (receiveAll client)
-        (statusOf bytes, around1 elapsed) `shouldBe` (408, True)
+      (bytes, elapsed) <- timed $ do
+        send client "GET / HTTP/1.1\r\nX: "
+        withAsync (sendSlowly client) (const (receiveAll client))
+      (statusOf bytes, around1 elapsed) `shouldBe` (408, True)
   it "a body that stops gets a 408, and the application an exception where it reads" $ do
     caught <- newIORef Nothing
     let application request respond = do
@@ -49,8 +48,9 @@ spec = describe "time limits, of one second" $ do
           writeIORef caught (either Just (const Nothing) outcome)
           either (const (ioError (userError "body"))) (\_ -> pong request respond) outcome
     withServer limited application $ \port -> withConnection port $ \client -> do
-      send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"
-      (_, elapsed) <- timed (receiveAll client)
+      (_, elapsed) <- timed $ do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"
+        receiveAll client
       around1 elapsed `shouldBe` True
       readIORef caught `shouldReturn` Just RequestTimedOut
     withServer limited echo $ \port -> withConnection port $ \client -> do
@@ -58,10 +58,10 @@ spec = describe "time limits, of one second" $ do
       statusOf <$> receiveAll client `shouldReturn` 408
   it "a body that dribbles gets a 408" $
     withServer limited echo $ \port -> withConnection port $ \client -> do
-      send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
-      withAsync (sendSlowly client) $ \_ -> do
-        (bytes, elapsed) <- timed (receiveAll client)
-        (statusOf bytes, around1 elapsed) `shouldBe` (408, True)
+      (bytes, elapsed) <- timed $ do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
+        withAsync (sendSlowly client) (const (receiveAll client))
+      (statusOf bytes, around1 elapsed) `shouldBe` (408, True)
   it "a body that is slow, but not too slow, is read to its end" $
     withServer (setTimeout 3) echo $ \port -> withConnection port $ \client -> do
       send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 160000\r\n\r\n"
