@@ -115,13 +115,14 @@ spec = describe "allowances of HTTP/2" $ do
           eventsUntil (== GotReset stream StreamClosed) http2 >>= (`shouldSatisfy` elem (GotReset stream StreamClosed))
           (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
     it "cost when their handler goes on" $ do
-      begun <- newEmptyMVar
-      strictly (\request respond -> putMVar begun () >> threadDelay 500000 >> pong request respond) $ \http2 -> do
+      (begun, finish) <- (,) <$> newEmptyMVar <*> newEmptyMVar
+      strictly (\request respond -> putMVar begun () >> readMVar finish >> pong request respond) $ \http2 -> do
         replicateM_ 11 $ do
           stream <- openStream http2 [EndStream] (get "/")
           takeMVar begun
           sendFrame http2 (resetFrame stream Cancel)
         events <- eventsUntil isGoAway http2
+        putMVar finish ()
         [(code, text) | (_, code, text) <- goAways events] `shouldBe` [(EnhanceYourCalm, "too many cancelled requests")]
   it "tell of each connection that they end, and report one a second" $ do
     told <- newIORef []
@@ -141,13 +142,16 @@ spec = describe "allowances of HTTP/2" $ do
       length [() | failure <- reports, Just (ConnectionLimitExceeded FramesWithoutUse _) <- [fromException failure]]
         `shouldSatisfy` (\count -> count >= 1 && count < 10)
   describe "are reported with what they limit:" $ do
-    begun <- runIO newEmptyMVar
-    let cancelling http2 = replicateM_ 11 $ do
-          stream <- openStream http2 [EndStream] (get "/slow")
-          takeMVar begun
-          sendFrame http2 (resetFrame stream Cancel)
+    (begun, finish) <- runIO ((,) <$> newEmptyMVar <*> newEmptyMVar)
+    let cancelling http2 = do
+          replicateM_ 11 $ do
+            stream <- openStream http2 [EndStream] (get "/slow")
+            takeMVar begun
+            sendFrame http2 (resetFrame stream Cancel)
+          _ <- eventsUntil isGoAway http2
+          putMVar finish ()
         slowly request respond = do
-          when (rawPathInfo request == "/slow") (putMVar begun () >> threadDelay 500000)
+          when (rawPathInfo request == "/slow") (putMVar begun () >> readMVar finish)
           pong request respond
     forM_
       [ (FramesWithoutUse, "useless-frames", \http2 -> sendFrames http2 (replicate 60 (pingFrame "12345678"))),
@@ -171,8 +175,9 @@ spec = describe "allowances of HTTP/2" $ do
   describe "the time without a request" $ do
     it "is not prolonged by PING or unknown frames" $
       withServer (setTimeout 30 . setIdleTimeout (seconds 1)) pong $ \port -> withHttp2 port $ \http2 -> do
-        (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
-        (_, elapsed) <- timed (pingingUntilEnd http2)
+        (_, elapsed) <- timed $ do
+          (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
+          pingingUntilEnd http2
         elapsed `shouldSatisfy` (\it' -> it' >= 0.9 && it' < 10)
     it "is that of a head before the first request" $
       withServer (setTimeout 5 . setIdleTimeout (seconds 1)) pong $ \port -> do

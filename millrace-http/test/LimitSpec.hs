@@ -10,11 +10,13 @@ import Control.Monad (forM, forM_, join)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef
+import Millrace.Http.Server.Settings (Settings (settingsServerState))
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
 import Test.Hspec
+import qualified TestSupport.Time as Time
 
 spec :: Spec
 spec = do
@@ -122,26 +124,24 @@ spec = do
               ("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" <> body)
         statuses `shouldBe` [200, 413]
     it "setMaximumConnections makes the oldest idle connection give way" $
-      withServer (setMaximumConnections (Just 2)) pong $ \port ->
+      withWatchedServer (setMaximumConnections (Just 2)) $ \port reaches ->
         -- Wait for an answer before the next one connects, so that their order is certain whichever threads accept
         -- them.
-        withConnection port $ \one ->
-          becomeIdle one
-            >> withConnection
-              port
-              ( \two -> do
-                  becomeIdle two
-                  statusOf <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` 200
-                  receiveAll one `shouldReturn` ""
-                  send two "GET / HTTP/1.0\r\n\r\n"
-                  statusOf <$> receiveAll two `shouldReturn` 200
-              )
+        withConnection port $ \one -> do
+          ask one >> reaches (ConnectionStates 0 1 0)
+          withConnection port $ \two -> do
+            ask two >> reaches (ConnectionStates 0 2 0)
+            statusOf <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` 200
+            receiveAll one `shouldReturn` ""
+            send two "GET / HTTP/1.0\r\n\r\n"
+            statusOf <$> receiveAll two `shouldReturn` 200
     it "setMaximumConnections makes one give way that has been silent for long, before its first request" $
-      withServer (setMaximumConnections (Just 1)) pong $ \port -> withConnection port $ \silent -> do
-        threadDelay 300000 -- until a thread has accepted it: another thread accepts the next one
-        (bytes, elapsed) <- timed (exchange port "GET / HTTP/1.0\r\n\r\n")
+      withWatchedServer (setMaximumConnections (Just 1)) $ \port reaches -> do
+        (bytes, elapsed) <- timed . withConnection port $ \silent -> do
+          -- Another thread accepts the next one.
+          reaches (ConnectionStates 1 0 0)
+          exchange port "GET / HTTP/1.0\r\n\r\n" <* (receiveAll silent `shouldReturn` "")
         (statusOf bytes, elapsed > 4, elapsed < 25) `shouldBe` (200, True, True)
-        receiveAll silent `shouldReturn` ""
     it "setMaximumConnections makes others wait for busy ones" $ do
       now <- newIORef (0 :: Int, 0 :: Int)
       let application request respond = do
@@ -155,7 +155,9 @@ spec = do
         readIORef now
           >>= (`shouldSatisfy` (<= 4)) . snd -- two accepting threads may both find a free slot for one connection
   where
-    becomeIdle client = do
-      send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-      _ <- receiveResponse client
-      threadDelay 300000 -- until the server has noticed it
+    ask client = send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> receiveResponse client
+    -- The action gets another one that waits until the server sees its connections so.
+    withWatchedServer change use = do
+      (state, watched) <- makeServerState defaultSettings
+      let reaches states = Time.eventually (show states) ((== states) <$> currentConnectionStates state)
+      withServer (\settings -> change settings {settingsServerState = getServerState watched}) pong (`use` reaches)

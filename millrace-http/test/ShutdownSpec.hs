@@ -194,13 +194,14 @@ spec = do
     it "does not say that it has cut off what was answered, and waits for its client's end" $ do
       port <- freePort
       reported <- newIORef []
+      (started, finish, application) <- waiting
       let noting _ failure = modifyIORef reported (fromException failure :)
-          application request respond = threadDelay 500000 >> pong request respond
-      stopping port (setGracefulShutdownTimeout (Just 1) . setOnException noting) application $ \stop ended ->
+      stopping port (setGracefulShutdownTimeout (Just 3) . setOnException noting) application $ \stop ended ->
         withConnection port $ \client -> do
           send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-          threadDelay 100000
+          takeMVar started
           stop
+          putMVar finish ()
           replyBody <$> receiveResponse client `shouldReturn` "Pong"
           within "the end" (takeMVar ended)
           readIORef reported >>= (`shouldSatisfy` notElem (Just (ConnectionsCutOff 1)))
@@ -350,11 +351,6 @@ waiting = do
   started <- newEmptyMVar
   finish <- newEmptyMVar
   return (started, finish, \request respond -> putMVar started () >> takeMVar finish >> pong request respond)
-
-untilRefused :: Int -> IO ()
-untilRefused port = do
-  outcome <- try (withConnection port return) :: IO (Either IOException Client)
-  either (const (return ())) (const (threadDelay 5000 >> untilRefused port)) outcome
 
 -- Streams until an exception ends it. Reports the exception, and when it has begun.
 endless :: IO (MVar (), MVar (Maybe AsyncException), Application)

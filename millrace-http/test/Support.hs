@@ -44,13 +44,14 @@ module Support
     timed,
     withFolder,
     untilQuick,
+    untilRefused,
   )
 where
 
 import Carrier (Ends (..), serveOn, withEnds)
 import Control.Concurrent (ThreadId, forkIO, killThread, threadDelay)
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, bracket, fromException, throwIO, try, uninterruptibleMask_)
+import Control.Exception (IOException, SomeException, bracket, fromException, throwIO, try, uninterruptibleMask_)
 import Control.Monad (forever, join, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -203,6 +204,12 @@ untilQuick attempt = go (20 :: Int)
   where
     go 0 = fail "no attempt was quick enough"
     go left = attempt >>= maybe (go (left - 1)) return
+
+-- | Returns when nobody can connect any more.
+untilRefused :: Int -> IO ()
+untilRefused port = do
+  outcome <- try (withConnection port return) :: IO (Either IOException Client)
+  either (const (return ())) (const (threadDelay 5000 >> untilRefused port)) outcome
 
 -- | Makes an empty folder for the time of an action.
 withFolder :: (FilePath -> IO a) -> IO a
