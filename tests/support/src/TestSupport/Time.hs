@@ -9,6 +9,7 @@ module TestSupport.Time
     becomesTrue,
     shouldBecome,
     timed,
+    quickly,
   )
 where
 
@@ -55,10 +56,19 @@ shouldBecome current expected = do
     value <- current
     ioError (userError ("expected to become " ++ show expected ++ ", but it stays " ++ show value))
 
--- | Runs an action, and returns how many seconds it took, too.
+-- | Runs an action, and returns how many seconds it took, too. To find that something waits long enough, begin before
+-- what makes its time begin: on a busy machine this thread may run late.
 timed :: IO a -> IO (a, Double)
 timed action = do
   begin <- getMonotonicTime
   result <- action
   end <- getMonotonicTime
   return (result, end - begin)
+
+-- | Runs an action again and again until it has taken less than this number of seconds, because what is tested holds no
+-- longer. Fails after twenty attempts.
+quickly :: Double -> IO a -> IO a
+quickly seconds action = go (20 :: Int)
+  where
+    go 0 = ioError (userError ("no attempt took less than " ++ show seconds ++ " s"))
+    go left = timed action >>= \(result, elapsed) -> if elapsed < seconds then return result else go (left - 1)
