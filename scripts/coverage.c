@@ -1,5 +1,6 @@
 /* coverage.c - part of Haskell programs that scripts/coverage measures: writes what they have reached so far, again
- * and again. GHC writes that when a program exits, so programs that a signal ends would seem to have reached nothing. */
+ * and again. GHC writes that when a program exits, so programs that a signal ends would seem to have reached nothing.
+ */
 #define _GNU_SOURCE
 #include <Rts.h>
 

@@ -43,9 +43,9 @@ talk room number sendUntil client = do
     atomically (modifyTVar' room (Map.delete number) >> writeTVar ended True)
     wait sending
 
--- Until the queue is empty and nobody fills it any more. All lines that wait are sent with one deadline. If each had its
--- own, a client that takes nothing would seldom miss one: when a deadline passes, the send is tried a last time, and the
--- system's buffer often has room for one more line.
+-- Until the queue is empty and nobody fills it any more. All lines that wait are sent with one deadline. If each had
+-- its own, a client that takes nothing would seldom miss one: when a deadline passes, the send is tried a last time,
+-- and the system's buffer often has room for one more line.
 deliver :: Duration -> TBQueue ByteString -> Socket -> TVar Bool -> IO ()
 deliver time queue client ended = do
   waiting <- atomically (someOf queue `orElse` ([] <$ (readTVar ended >>= check)))

@@ -113,7 +113,9 @@ outcome request method = do
   thread <- myThreadId
   let cancellable = onDisconnect request (throwTo thread Cancelled) (Status Ok "" <$ method)
       limited = case timeLimit <$> lookup "grpc-timeout" (requestHeaders request) of
-        Just (Just most) -> fromMaybe (Status DeadlineExceeded "the deadline has passed") <$> timeoutAfter most cancellable
+        Just (Just most) ->
+          fromMaybe (Status DeadlineExceeded "the deadline has passed")
+            <$> timeoutAfter most cancellable
         Just Nothing -> return (Status Internal "grpc-timeout is malformed")
         Nothing -> cancellable
   limited

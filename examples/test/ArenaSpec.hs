@@ -41,7 +41,9 @@ arenaSpec inFolder withCertificate = describe "arena" . aroundAll (withArena inF
     curl ["--http2", "-k", "-w", " %{http_version}", over tls ports "/baseline2?a=1&b=2"] `shouldReturn` "3 1.1"
   it "makes JSON for each request, compressed if the client asks for it" $ \ports -> do
     let json =
-          "{\"items\":[{\"id\":1,\"name\":\"A \\\"thing\\\"\",\"category\":\"tools\",\"price\":3,\"quantity\":5,\"active\":true,\"tags\":[\"new\"],\"rating\":{\"score\":4,\"count\":7},\"total\":105}],\"count\":1}"
+          "{\"items\":[{\"id\":1,\"name\":\"A \\\"thing\\\"\",\"category\":\"tools\",\"price\":3,\
+          \\"quantity\":5,\"active\":true,\"tags\":[\"new\"],\"rating\":{\"score\":4,\"count\":7},\
+          \\"total\":105}],\"count\":1}"
     curl [at plain ports "/json/1?m=7"] `shouldReturn` json
     curl ["--compressed", "-i", at plain ports "/json/60?m=2"] >>= (`shouldSatisfy` isInfixOf "Content-Encoding: gzip")
     curl ["--compressed", at plain ports "/json/60?m=2"] >>= (`shouldSatisfy` isInfixOf "\"count\":50}")
@@ -55,7 +57,9 @@ arenaSpec inFolder withCertificate = describe "arena" . aroundAll (withArena inF
       `shouldReturn` "404"
   it "finds, keeps, makes and changes rows" $ \ports -> do
     curl [at plain ports "/async-db?min=30&max=40&limit=2"]
-      `shouldReturn` "{\"items\":[{\"id\":30,\"name\":\"no. 30\",\"category\":\"electronics\",\"price\":30,\"quantity\":30,\"active\":true,\"tags\":[\"a\"],\"rating\":{\"score\":1,\"count\":2}}],\"count\":1}"
+      `shouldReturn` "{\"items\":[{\"id\":30,\"name\":\"no. 30\",\"category\":\"electronics\",\"price\":30,\
+                     \\"quantity\":30,\"active\":true,\"tags\":[\"a\"],\
+                     \\"rating\":{\"score\":1,\"count\":2}}],\"count\":1}"
     let row = curl ["-i", at plain ports "/crud/items/1"]
         putting =
           curl ["-X", "PUT", "-d", "{\"name\":\"new\",\"price\":1,\"quantity\":2}", at plain ports "/crud/items/1"]
@@ -117,7 +121,8 @@ withArena inFolder withCertificate action =
       script connection $
         "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL, category TEXT NOT NULL, price INTEGER NOT \
         \NULL, quantity INTEGER NOT NULL, "
-          <> "active BOOLEAN NOT NULL, tags JSONB NOT NULL, rating_score INTEGER NOT NULL, rating_count INTEGER NOT NULL);"
+          <> "active BOOLEAN NOT NULL, tags JSONB NOT NULL, rating_score INTEGER NOT NULL, rating_count \
+             \INTEGER NOT NULL);"
           <> "INSERT INTO items SELECT n, 'no. ' || n, 'electronics', n, n, true, '[\"a\"]', 1, 2 FROM \
              \generate_series(1, 30) n"
     inherited <- getEnvironment
@@ -142,7 +147,8 @@ withArena inFolder withCertificate action =
             _ -> fail "four ports are needed"
   where
     thing =
-      "{\"id\":1,\"name\":\"A \\\"thing\\\"\",\"category\":\"tools\",\"price\":3,\"quantity\":5,\"active\":true,\"tags\":[\"new\"],\"rating\":{\"score\":4,\"count\":7}}"
+      "{\"id\":1,\"name\":\"A \\\"thing\\\"\",\"category\":\"tools\",\"price\":3,\"quantity\":5,\
+      \\"active\":true,\"tags\":[\"new\"],\"rating\":{\"score\":4,\"count\":7}}"
 
 curl :: [String] -> IO String
 curl arguments = within 20 "curl" ((\(_, output, _) -> output) <$> readProcessWithExitCode "curl" ("-s" : arguments) "")

@@ -22,30 +22,34 @@ import TestSupport.Time (within)
 
 guestBookSpec :: Spec
 guestBookSpec = describe "guest-book" $
-  it "routes, keeps entries, refuses, streams, logs, and ends at SIGTERM" . withTemporaryFolder "guest-book" $ \folder -> do
-    port <- freePort
-    let logFile = folder ++ "/log"
-    (_, Just output, _, process) <- createProcess (proc "guest-book" [show port, logFile]) {std_out = CreatePipe}
-    flip finally (stop process) . within 60 "the conversation" $ do
-      hGetLine output `shouldReturn` "ready"
-      let get path = ask port "GET" path ""
-          post = ask port "POST" "/entries"
-      get "/greet/J%C3%B6rg" >>= (`shouldEnd` ("200 OK", "Hello, J\xC3\xB6rg\n"))
-      post "{\"author\":\"Ann\",\"text\":\"Nice\"}" >>= (`shouldEnd` ("201 Created", "{\"author\":\"Ann\",\"text\":\"Nice\"}"))
-      get "/entries" >>= (`shouldEnd` ("200 OK", "[{\"author\":\"Ann\",\"text\":\"Nice\"}]"))
-      withFollower port $ \follower -> do
-        post "{\"author\":\"Bob\",\"text\":\"Hi\"}" >>= (`shouldEnd` ("201 Created", "{\"author\":\"Bob\",\"text\":\"Hi\"}"))
-        recv follower 4096 `shouldReturn` "data: {\"author\":\"Bob\",\"text\":\"Hi\"}\n\n"
-      post "{}" >>= (`shouldEnd` ("400 Bad Request", "\n"))
-      post (Char8.replicate 5000 '1') >>= (`shouldEnd` ("413", ""))
-      get "/count/1000" >>= (`shouldEnd` ("200 OK", "\r\n\r\n" <> Char8.unlines (map (Char8.pack . show) [1 .. 1000 :: Int])))
-      ask port "DELETE" "/entries" "" >>= (`shouldEnd` ("405", ""))
-      get "/nowhere" >>= (`shouldEnd` ("404", "nothing here.\n"))
-      terminateProcess process
-      waitForProcess process `shouldReturn` ExitSuccess
-      hGetContents' output `shouldReturn` ""
-      logged <- map ((!! 8) . words) . lines <$> readFile logFile
-      sort logged `shouldBe` sort (map show [200, 201, 200, 201, 200, 400, 413, 200, 405, 404 :: Int])
+  it "routes, keeps entries, refuses, streams, logs, and ends at SIGTERM" . withTemporaryFolder "guest-book" $
+    \folder -> do
+      port <- freePort
+      let logFile = folder ++ "/log"
+      (_, Just output, _, process) <- createProcess (proc "guest-book" [show port, logFile]) {std_out = CreatePipe}
+      flip finally (stop process) . within 60 "the conversation" $ do
+        hGetLine output `shouldReturn` "ready"
+        let get path = ask port "GET" path ""
+            post = ask port "POST" "/entries"
+        get "/greet/J%C3%B6rg" >>= (`shouldEnd` ("200 OK", "Hello, J\xC3\xB6rg\n"))
+        post "{\"author\":\"Ann\",\"text\":\"Nice\"}"
+          >>= (`shouldEnd` ("201 Created", "{\"author\":\"Ann\",\"text\":\"Nice\"}"))
+        get "/entries" >>= (`shouldEnd` ("200 OK", "[{\"author\":\"Ann\",\"text\":\"Nice\"}]"))
+        withFollower port $ \follower -> do
+          post "{\"author\":\"Bob\",\"text\":\"Hi\"}"
+            >>= (`shouldEnd` ("201 Created", "{\"author\":\"Bob\",\"text\":\"Hi\"}"))
+          recv follower 4096 `shouldReturn` "data: {\"author\":\"Bob\",\"text\":\"Hi\"}\n\n"
+        post "{}" >>= (`shouldEnd` ("400 Bad Request", "\n"))
+        post (Char8.replicate 5000 '1') >>= (`shouldEnd` ("413", ""))
+        get "/count/1000"
+          >>= (`shouldEnd` ("200 OK", "\r\n\r\n" <> Char8.unlines (map (Char8.pack . show) [1 .. 1000 :: Int])))
+        ask port "DELETE" "/entries" "" >>= (`shouldEnd` ("405", ""))
+        get "/nowhere" >>= (`shouldEnd` ("404", "nothing here.\n"))
+        terminateProcess process
+        waitForProcess process `shouldReturn` ExitSuccess
+        hGetContents' output `shouldReturn` ""
+        logged <- map ((!! 8) . words) . lines <$> readFile logFile
+        sort logged `shouldBe` sort (map show [200, 201, 200, 201, 200, 400, 413, 200, 405, 404 :: Int])
 
 -- The beginning after the version, and the end of an answer.
 shouldEnd :: ByteString -> (ByteString, ByteString) -> Expectation
@@ -67,7 +71,12 @@ withFollower port use = bracket (connectWhenReady port) close $ \connection -> d
 -- By HTTP/1.0, so that a body of unknown length ends with the connection.
 ask :: PortNumber -> ByteString -> ByteString -> ByteString -> IO ByteString
 ask port method path body = bracket (connectWhenReady port) close $ \connection -> do
-  sendAll connection (method <> " " <> path <> " HTTP/1.0\r\nHost: localhost\r\nContent-Length: " <> size <> "\r\n\r\n" <> body)
+  sendAll
+    connection
+    ( method <> " " <> path <> " HTTP/1.0\r\nHost: localhost\r\nContent-Length: " <> size
+        <> "\r\n\r\n"
+        <> body
+    )
   receiveAllBy (recv connection 65536)
   where
     size = Char8.pack (show (ByteString.length body))

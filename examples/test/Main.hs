@@ -170,7 +170,10 @@ main = hspec $ do
       let script = "echo x >> " <> folder <> "/runs; [ $(wc -l < " <> folder <> "/runs) -ge 3 ]"
       said <- within 20 "the supervisor" (readProcess "supervise" ["sh", "-c", script] "")
       lines said
-        `shouldBe` ["it ended: Exited 1; again in milliseconds 100", "it ended: Exited 1; again in milliseconds 200", "ending: succeeded"]
+        `shouldBe` [ "it ended: Exited 1; again in milliseconds 100",
+                     "it ended: Exited 1; again in milliseconds 200",
+                     "ending: succeeded"
+                   ]
   describe "chat-server" $ do
     it "sends every line to all others" $ do
       port <- freePort

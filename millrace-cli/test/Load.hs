@@ -37,9 +37,9 @@ nothingIsLost outcome = outcome `shouldSatisfy` \load -> null (loadLost load) &&
 -- What the server may wait for.
 data Awaited = FirstRequest | NextRequest
 
--- | A server that stops may end a connection on which nothing has moved for this many seconds. Clients of a busy machine
--- can be slower than that, and must repeat their request (RFC 9112, section 9.3.1). These times are a little shorter
--- than the server's.
+-- | A server that stops may end a connection on which nothing has moved for this many seconds. Clients of a busy
+-- machine can be slower than that, and must repeat their request (RFC 9112, section 9.3.1). These times are a little
+-- shorter than the server's.
 mayEndAfter :: Awaited -> Double
 mayEndAfter FirstRequest = 4.5
 mayEndAfter NextRequest = 0.2

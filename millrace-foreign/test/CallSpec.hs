@@ -52,7 +52,8 @@ spec = describe "fiberCall" $ do
     fiberCall (castFunPtr c_double :: FunPtr (CDouble -> IO CDouble)) 1e300 `shouldReturn` 1e300
     fiberCall (castFunPtr c_int64 :: FunPtr (CTime -> IO CTime)) (CTime minBound) `shouldReturn` CTime minBound
     fiberCall (castFunPtr c_int64 :: FunPtr (CClock -> IO CClock)) (CClock maxBound) `shouldReturn` CClock maxBound
-    fiberCall (castFunPtr c_int64 :: FunPtr (CSUSeconds -> IO CSUSeconds)) (CSUSeconds (-1)) `shouldReturn` CSUSeconds (-1)
+    fiberCall (castFunPtr c_int64 :: FunPtr (CSUSeconds -> IO CSUSeconds)) (CSUSeconds (-1))
+      `shouldReturn` CSUSeconds (-1)
     bracket (newStablePtr "kept") freeStablePtr $ \kept ->
       (fiberCall (castFunPtr c_pointer :: FunPtr (StablePtr String -> IO (StablePtr String))) kept >>= deRefStablePtr)
         `shouldReturn` "kept"

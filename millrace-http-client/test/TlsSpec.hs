@@ -99,19 +99,24 @@ spec = do
       get manager url `shouldReturn` "connection 1"
       get manager url `shouldReturn` "connection 2"
   it "resumes a session when it connects again, if the settings say so" $ \credentials ->
-    forM_ [(ResumeSessions, [False, True, True]), (FullHandshakes, [False, False, False])] $ \(resumption, expected) -> do
-      told <- newEmptyMVar
-      context <- contextOf credentials "server" id
-      withTlsServer
-        context
-        (\number connection -> putMVar told (negotiatedIsResumed (negotiated connection)) >> onlyOnce number connection)
-        $ \port ->
-          do
-            let settings = trusting credentials "root"
-            manager <- managerWith settings {tlsSettings = (tlsSettings settings) {clientResumption = resumption}}
-            forM_ (zip [1 :: Int ..] expected) $ \(number, isResumed) -> do
-              get manager ("https://localhost:" ++ show port) `shouldReturn` ("connection " <> Char8.pack (show number))
-              takeMVar told `shouldReturn` isResumed
+    forM_ [(ResumeSessions, [False, True, True]), (FullHandshakes, [False, False, False])] $
+      \(resumption, expected) -> do
+        told <- newEmptyMVar
+        context <- contextOf credentials "server" id
+        withTlsServer
+          context
+          ( \number connection -> do
+              putMVar told (negotiatedIsResumed (negotiated connection))
+              onlyOnce number connection
+          )
+          $ \port ->
+            do
+              let settings = trusting credentials "root"
+              manager <- managerWith settings {tlsSettings = (tlsSettings settings) {clientResumption = resumption}}
+              forM_ (zip [1 :: Int ..] expected) $ \(number, isResumed) -> do
+                get manager ("https://localhost:" ++ show port)
+                  `shouldReturn` ("connection " <> Char8.pack (show number))
+                takeMVar told `shouldReturn` isResumed
   it "does not take a response that was cut off for complete" $ \credentials -> do
     context <- contextOf credentials "server" id
     withTlsServer context unfinished $ \port -> do

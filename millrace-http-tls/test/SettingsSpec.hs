@@ -61,7 +61,8 @@ spec credentials server client = do
           withServer (change server) id telling $ \port -> do
             found <- newIORef Nothing
             client port $ \one -> writeIORef found (Just (negotiated one))
-            fmap (\one -> (Tls.negotiatedVersion one, Tls.negotiatedCipher one, Tls.negotiatedGroup one)) <$> readIORef found
+            fmap (\one -> (Tls.negotiatedVersion one, Tls.negotiatedCipher one, Tls.negotiatedGroup one))
+              <$> readIORef found
         chosen tls =
           tls
             { tlsCiphers = ["TLS_CHACHA20_POLY1305_SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"],
@@ -95,7 +96,11 @@ spec credentials server client = do
 
   forM_
     [ ("with a socket", \tls settings _ listener -> runTLSSocket tls settings listener telling),
-      ("with a port", \tls settings port listener -> Network.close listener >> runTLS tls (setPort port settings) telling)
+      ( "with a port",
+        \tls settings port listener ->
+          Network.close listener
+            >> runTLS tls (setPort port settings) telling
+      )
     ]
     $ \(how, run) ->
       it ("offer the protocols that the server speaks, run " ++ how) $
@@ -139,4 +144,6 @@ spec credentials server client = do
         one <$ exchangeWith one (requestFor "/")
 
 shows200 :: WithClient -> PortNumber -> IO ()
-shows200 client port = client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` ("200" :: ByteString)
+shows200 client port = client port $ \one ->
+  (statusOf <$> exchangeWith one (requestFor "/"))
+    `shouldReturn` ("200" :: ByteString)

@@ -24,7 +24,8 @@ spec = describe "Network.Wai.Millrace.AccessLog" $ do
   describe "a line" $ do
     it "in the combined format" $
       line Combined request
-        `shouldBe` "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a%20b?c=d HTTP/1.1\" 206 1234 \"http://x/\" \"curl/8\"\n"
+        `shouldBe` "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a%20b?c=d HTTP/1.1\" 206 1234 \
+                   \\"http://x/\" \"curl/8\"\n"
     it "in the combined format, of a request that says little" $
       line Combined (bare {rawPathInfo = "*", requestMethod = "OPTIONS"})
         `shouldBe` "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"OPTIONS * HTTP/1.1\" 206 1234 \"-\" \"-\"\n"
@@ -33,7 +34,9 @@ spec = describe "Network.Wai.Millrace.AccessLog" $ do
         `shouldSatisfy` ByteString.isSuffixOf " \"a\\x22 200 \\x5c \\xc3\\xa4\\x09\\x1b[31m\"\n"
     it "in JSON" $
       line JsonLines request
-        `shouldBe` "{\"time\":\"1994-11-06T08:49:37.007Z\",\"client\":\"192.0.2.7\",\"method\":\"GET\",\"target\":\"/a%20b?c=d\",\"version\":\"1.1\",\"status\":206,\"bytes\":1234,\"microseconds\":1500,\"host\":null,\"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
+        `shouldBe` "{\"time\":\"1994-11-06T08:49:37.007Z\",\"client\":\"192.0.2.7\",\"method\":\"GET\",\
+                   \\"target\":\"/a%20b?c=d\",\"version\":\"1.1\",\"status\":206,\"bytes\":1234,\
+                   \\"microseconds\":1500,\"host\":null,\"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
     it "cannot be forged in JSON either" $
       line JsonLines bare {requestHeaderUserAgent = Just "\",\"a\":\"\\\n\195\164\255"}
         `shouldSatisfy` ByteString.isSuffixOf "\"user_agent\":\"\\\",\\\"a\\\":\\\"\\\\\\u000a\\u00e4\\ufffd\"}\n"
@@ -68,7 +71,10 @@ spec = describe "Network.Wai.Millrace.AccessLog" $ do
           "] \"\\x16\\x03\\x01\\x02\\x00\\x22 200\\x0d\\x1b[2J\\x5c\\xc3\\xa4\" 400 11 \"-\" \"-\"\n"
     it "in JSON has the parts of a line that is one, all of it, and why" $
       lineOf JsonLines (refusedWith (BadRequest "no Host") "GET /a?b HTTP/1.1")
-        `shouldBe` "{\"time\":\"1994-11-06T08:49:37.007Z\",\"client\":\"192.0.2.7\",\"method\":\"GET\",\"target\":\"/a?b\",\"version\":\"1.1\",\"status\":400,\"bytes\":11,\"microseconds\":1500,\"host\":null,\"referer\":null,\"user_agent\":null,\"request_line\":\"GET /a?b HTTP/1.1\",\"refused\":\"BadRequest \\\"no Host\\\"\"}\n"
+        `shouldBe` "{\"time\":\"1994-11-06T08:49:37.007Z\",\"client\":\"192.0.2.7\",\"method\":\"GET\",\
+                   \\"target\":\"/a?b\",\"version\":\"1.1\",\"status\":400,\"bytes\":11,\"microseconds\":1500,\
+                   \\"host\":null,\"referer\":null,\"user_agent\":null,\"request_line\":\"GET /a?b HTTP/1.1\",\
+                   \\"refused\":\"BadRequest \\\"no Host\\\"\"}\n"
     it "in JSON has no parts of a line that is none" $
       lineOf JsonLines (refusedWith (BadFirstLine "x") "\"\n\\ \NUL\255")
         `shouldSatisfy` ( \text ->
@@ -80,7 +86,8 @@ spec = describe "Network.Wai.Millrace.AccessLog" $ do
                         )
     it "whose head was whole is as any other" $
       lineOf Combined ((refusedWith PayloadTooLarge "ignored") {answerRequest = Just request})
-        `shouldBe` "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a%20b?c=d HTTP/1.1\" 400 11 \"http://x/\" \"curl/8\"\n"
+        `shouldBe` "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a%20b?c=d HTTP/1.1\" 400 11 \
+                   \\"http://x/\" \"curl/8\"\n"
 
   it "logs what a server answers" . withFolder $ \folder -> do
     let path = folder </> "log"

@@ -124,10 +124,11 @@ examples medium = do
         replyBody <$> receiveResponse client `shouldReturn` "Pong"
         receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
     it "keep nobody connected who sends nothing else" $
-      withServerOver medium (setIdleTimeout (seconds 1) . setHeaderTimeout (seconds 1)) pong $ \port -> withConnection port $ \client ->
-        withAsync (void (try (forever (send client "\r\n" >> threadDelay 200000)) :: IO (Either SomeException ()))) $
-          \_ ->
-            receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
+      withServerOver medium (setIdleTimeout (seconds 1) . setHeaderTimeout (seconds 1)) pong $
+        \port -> withConnection port $ \client ->
+          withAsync (void (try (forever (send client "\r\n" >> threadDelay 200000)) :: IO (Either SomeException ()))) $
+            \_ ->
+              receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
     it "are no request that was cut off when the client leaves" $ do
       refused <- newIORef []
       withServerOver medium (setOnException (\_ failure -> modifyIORef refused (fromException failure :))) pong $

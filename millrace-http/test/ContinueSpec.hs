@@ -109,7 +109,7 @@ examples medium = do
                 send client (framed body)
                 reply <- receiveResponse client
                 (headerOf "connection" reply, replyBody reply == body) `shouldBe` (Nothing, True)
-    it "is not sent to a client that gets a stream of something else, which says that the connection ends, however full the output is" $
+    it "is not sent to a client that gets a stream which ends the connection, however full the output is" $
       forM_ ([0, 1] ++ [15000, 15017 .. 16500] ++ [200000]) $ \size -> do
         let streams _ respond = respond . responseStream status200 [] $ \write _ -> do
               write (byteString (B.take (size `div` 2) (patterned size)))

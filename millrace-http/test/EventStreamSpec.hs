@@ -50,11 +50,12 @@ spec = describe "Network.Wai.Millrace.EventStream" $ do
       (B.isInfixOf "data: one\n\n" bytes, B.isInfixOf "0\r\n\r\n" bytes) `shouldBe` (True, False)
   it "ends, complete, when the server shuts down" $ do
     stopping <- newEmptyMVar
-    withServer (setInstallShutdownHandler (putMVar stopping)) (events forEver) $ \port -> withConnection port $ \client -> do
-      send client get
-      _ <- receiveUntil client "\r\n\r\n"
-      join (takeMVar stopping)
-      receiveAll client >>= (`shouldSatisfy` B.isSuffixOf "0\r\n\r\n")
+    withServer (setInstallShutdownHandler (putMVar stopping)) (events forEver) $ \port -> withConnection port $
+      \client -> do
+        send client get
+        _ <- receiveUntil client "\r\n\r\n"
+        join (takeMVar stopping)
+        receiveAll client >>= (`shouldSatisfy` B.isSuffixOf "0\r\n\r\n")
   it "has no limit on its whole time" $
     withServer (setTotalTimeout (seconds 1)) (events (\emit -> threadDelay 1500000 >> emit (event "late"))) $ \port ->
       withConnection port $ \client -> do

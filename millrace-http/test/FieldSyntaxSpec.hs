@@ -46,7 +46,14 @@ spec = do
           (0xfe80, 0xA, 1, 2, 3, 4, 5, 0xABCD)
         ]
         `shouldBe` Just
-          ["::", "::1", "1::", "2001:db8::1:0:0:1", "2001:db8:0:1:1::1", "2001:db8:0:1:1:1:1:1", "fe80:a:1:2:3:4:5:abcd"]
+          [ "::",
+            "::1",
+            "1::",
+            "2001:db8::1:0:0:1",
+            "2001:db8:0:1:1::1",
+            "2001:db8:0:1:1:1:1:1",
+            "fe80:a:1:2:3:4:5:abcd"
+          ]
     it "of IPv4 in the form of IPv6 is that of IPv4" $ do
       hostText (ipv6 (0, 0, 0, 0, 0, 0xffff, 0xc000, 0x02ff)) `shouldBe` Just "192.0.2.255"
       hostText (ipv6 (0, 0, 0, 0, 1, 0xffff, 0xc000, 0x02ff)) `shouldBe` Just "::1:ffff:c000:2ff"

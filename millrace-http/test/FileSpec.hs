@@ -45,11 +45,12 @@ spec = around withFiles $ do
             reply <- receiveResponse client
             (replyStatus reply, replyBody reply == content size) `shouldBe` (200, True)
     it "arrive where the transport cannot send files itself" $ \folder ->
-      withServerOver (overMemoryWhere (return ())) id (fileServer folder) $ \server -> withConnection server $ \client ->
-        forM_ [("small", 1000), ("page", 16384), ("large", 3000000), ("empty", 0)] $ \(name, size) -> do
-          send client (B.concat ["GET /", name, " HTTP/1.1\r\nHost: a\r\n\r\n"])
-          reply <- receiveResponse client
-          (replyStatus reply, replyBody reply == content size) `shouldBe` (200, True)
+      withServerOver (overMemoryWhere (return ())) id (fileServer folder) $ \server -> withConnection server $
+        \client ->
+          forM_ [("small", 1000), ("page", 16384), ("large", 3000000), ("empty", 0)] $ \(name, size) -> do
+            send client (B.concat ["GET /", name, " HTTP/1.1\r\nHost: a\r\n\r\n"])
+            reply <- receiveResponse client
+            (replyStatus reply, replyBody reply == content size) `shouldBe` (200, True)
     it "pipelined with other responses, keep their order" $ \folder ->
       withServer id (fileServer folder) $ \port -> do
         bytes <-

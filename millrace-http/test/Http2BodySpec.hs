@@ -217,7 +217,7 @@ spec = describe "HTTP/2" $ do
           headOnly <- ask http2 ((":method", "HEAD") : drop 1 (get "/" [])) ""
           (answerStatus headOnly, answerBody headOnly, answerField "content-length" headOnly)
             `shouldBe` (Just 200, "", Just "200000")
-  it "resets a stream whose file becomes shorter when its head is out, and tells observers that the answer was cut off" $
+  it "resets a stream whose file becomes shorter behind its head, and tells observers of the cut answer" $
     withFolder $ \folder -> do
       let path = folder </> "file"
           file _ respond = respond (responseFile status200 [] path Nothing)

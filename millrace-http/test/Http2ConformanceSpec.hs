@@ -19,7 +19,7 @@ spec :: Spec
 spec = describe "HTTP/2" $ do
   it "passes all of h2spec's tests (MILLRACE_H2SPEC=program)" $
     setHTTP1Disabled `failsIn` []
-  it "passes all of h2spec's tests beside HTTP/1 but one: what is no preface is an invalid request of HTTP/1, and gets a 400" $
+  it "passes h2spec beside HTTP/1 but for one test: what is no preface gets a 400 of HTTP/1" $
     id `failsIn` ["Sends invalid connection preface"]
 
 -- The names of the tests that a server with these settings fails.

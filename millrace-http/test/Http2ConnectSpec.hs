@@ -101,7 +101,7 @@ spec = describe "HTTP/2" $ do
         (try (send' "late") >>= either return (const (fail "was sent"))) `shouldReturn` UsedTooLate
         (either id (\bytes -> if B.null bytes then UsedTooLate else error "received") <$> try receive')
           `shouldReturn` UsedTooLate
-    it "gives an application of WebSockets a key, whatever the client has sent, and drops what it makes of it (RFC 8441, section 5)" $
+    it "gives an application of WebSockets a key of its own, and drops its answer to it (RFC 8441, section 5)" $
       do
         let application request respond = respond (responseRaw (raw request) (responseLBS status200 [] ""))
             raw :: Request -> IO ByteString -> (ByteString -> IO ()) -> IO ()

@@ -95,15 +95,16 @@ spec = describe "HTTP/2" $ do
       (rest, elapsed) <- timed (within "the end" (eventsUntilEnd http2))
       (last rest, elapsed < 8) `shouldBe` (Closed, True)
   it "does not wait for a client that has ended its side and cannot take the rest of an answer" $
-    withServer (setSendTimeout unlimited) (\_ respond -> respond (responseLBS status200 [] (L.replicate 80000 97))) $ \port ->
-      withConnection port $ \client -> do
-        http2 <- http2OnClient silent client
-        handshake http2 []
-        stream <- openStream http2 [EndStream] (get "/" [])
-        sendEnd client
-        answer <- awaitAnswer http2 stream
-        (answerEnd answer, B.length (answerBody answer)) `shouldBe` (ResetWith Cancel, 65535)
-        last <$> within "the end" (eventsUntilEnd http2) `shouldReturn` Closed
+    withServer (setSendTimeout unlimited) (\_ respond -> respond (responseLBS status200 [] (L.replicate 80000 97))) $
+      \port ->
+        withConnection port $ \client -> do
+          http2 <- http2OnClient silent client
+          handshake http2 []
+          stream <- openStream http2 [EndStream] (get "/" [])
+          sendEnd client
+          answer <- awaitAnswer http2 stream
+          (answerEnd answer, B.length (answerBody answer)) `shouldBe` (ResetWith Cancel, 65535)
+          last <$> within "the end" (eventsUntilEnd http2) `shouldReturn` Closed
   it "ends a connection also when its client sends something all the time" $
     withServer (setMaximumRequests (Just 1)) pong $ \port -> withHttp2 port $ \http2 -> do
       only <- sendRequest http2 (get "/" []) ""

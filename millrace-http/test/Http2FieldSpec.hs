@@ -100,7 +100,7 @@ spec = describe "HTTP/2" $ do
       withServer (setMaxTotalHeaderLength 1000000) pong $ \port -> withHttp2 port $ \http2 -> do
         (answerStatus <$> ask http2 (get "/" [(B.replicate 65535 97, "x")]) "") `shouldReturn` Just 200
         (answerStatus <$> ask http2 (get "/" [(B.replicate 65536 97, "x")]) "") `shouldReturn` Just 431
-    it "refuses requests when the heads of those that are not finished are too large together, and takes them when one is" $
+    it "refuses requests while unfinished heads are too large together, and takes them afterwards" $
       do
         gate <- newEmptyMVar
         let application request respond = when (rawPathInfo request == "/wait") (readMVar gate) >> pong request respond

@@ -156,7 +156,18 @@ spec = describe "allowances of HTTP/2" $ do
     forM_
       [ (FramesWithoutUse, "useless-frames", \http2 -> sendFrames http2 (replicate 60 (pingFrame "12345678"))),
         (CancelledRequests, "resets", cancelling),
-        (LargeHeads, "head-bytes", \http2 -> void (openStream http2 [EndStream] (get "/" ++ replicate 50000 ("x", "y"))))
+        ( LargeHeads,
+          "head-bytes",
+          \http2 ->
+            void
+              ( openStream
+                  http2
+                  [EndStream]
+                  ( get "/"
+                      ++ replicate 50000 ("x", "y")
+                  )
+              )
+        )
       ]
       $ \(limit, word, exceed) -> it word $ do
         told <- newIORef []

@@ -43,7 +43,7 @@ spec = describe "HTTP/2" $ do
             ++ [windowUpdate 0 200000]
         )
       finished http2 streams `shouldReturn` reverse streams
-  it "does not blame the client for an answer that waits behind a more urgent one, but for one whose window it keeps closed" $
+  it "blames a client for an answer whose window it keeps closed, not for one behind a more urgent one" $
     do
       let application request respond =
             respond

@@ -90,9 +90,10 @@ spec = do
               (limit, size, map replyStatus (parseReplies bytes)) `shouldBe` (limit, size, replicate count 200)
     it "setSlowlorisSize is how much of a body renews its time" $ do
       let slow size =
-            withServer (setBodyTimeout (seconds 2) . setSlowlorisSize size) echo $ \port -> withConnection port $ \client -> do
-              send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 30\r\n\r\n"
-              withAsync (sendSlowly client) (const (statusOf <$> receiveAll client))
+            withServer (setBodyTimeout (seconds 2) . setSlowlorisSize size) echo $ \port -> withConnection port $
+              \client -> do
+                send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 30\r\n\r\n"
+                withAsync (sendSlowly client) (const (statusOf <$> receiveAll client))
       mapM slow [1, 1000] `shouldReturn` [200, 408]
     it "setMaximumBodySize refuses an announced body before the application runs" $ do
       ran <- newIORef (0 :: Int)

@@ -48,10 +48,11 @@ spec = do
         (statusOf bytes, aboutOne elapsed) `shouldBe` (408, True)
     it "setSendTimeout is for a client that takes nothing" $ do
       ended <- newIORef Nothing
-      withServer (setTimeout 30 . setSendTimeout (seconds 1)) (endless ended) $ \port -> withConnection port $ \client -> do
-        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        elapsed <- within "the end" (untilJust (readIORef ended))
-        aboutOne elapsed `shouldBe` True
+      withServer (setTimeout 30 . setSendTimeout (seconds 1)) (endless ended) $ \port -> withConnection port $
+        \client -> do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          elapsed <- within "the end" (untilJust (readIORef ended))
+          aboutOne elapsed `shouldBe` True
     it "a client that takes little, but steadily, is served for longer than setSendTimeout" $ do
       let size = 4000000
       withServer (setTimeout 1) (\_ respond -> respond (responseLBS status200 [] (L.replicate size 0x78))) $ \port ->
@@ -75,8 +76,9 @@ spec = do
         (bytes, elapsed) <- timed (exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         (statusOf bytes `elem` [500, 503], aboutOne elapsed) `shouldBe` (True, True)
         readIORef caught >>= maybe (expectationFailure "not interrupted") (const (return ()))
-      withServer (setTotalTimeout (seconds 1)) (\request respond -> threadDelay 20000000 >> pong request respond) $ \port ->
-        statusOf <$> exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" `shouldReturn` 503
+      withServer (setTotalTimeout (seconds 1)) (\request respond -> threadDelay 20000000 >> pong request respond) $
+        \port ->
+          statusOf <$> exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" `shouldReturn` 503
     it "makes reading and sending fail first, so that a slow client interrupts nobody" $ do
       caught <- newIORef []
       let application request respond = do
@@ -97,7 +99,8 @@ spec = do
       withServer (setTotalTimeout (seconds 1)) (endless ended) $ \port -> withConnection port $ \client -> do
         (_, elapsed) <- timed $ do
           send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-          withAsync (forever (receive client >> threadDelay 1000)) $ \_ -> within "the end" (untilJust (readIORef ended))
+          withAsync (forever (receive client >> threadDelay 1000)) $
+            \_ -> within "the end" (untilJust (readIORef ended))
         aboutOne elapsed `shouldBe` True
     it "is lifted by pauseTimeout, for reading, working and sending, and back for the next request" $ do
       let application request respond
@@ -130,9 +133,10 @@ spec = do
           withAsync (sendTooSlowly client) (const (receiveAll client))
         (statusOf bytes, aboutOne elapsed) `shouldBe` (408, True)
     it "ends a body that comes more slowly than can be counted" $
-      withServer (setTimeout 30 . setMinimumRate maxBound (seconds 2)) echo $ \port -> withConnection port $ \client -> do
-        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
-        withAsync (sendTooSlowly client) $ \_ -> statusOf <$> receiveAll client `shouldReturn` 408
+      withServer (setTimeout 30 . setMinimumRate maxBound (seconds 2)) echo $ \port -> withConnection port $
+        \client -> do
+          send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+          withAsync (sendTooSlowly client) $ \_ -> statusOf <$> receiveAll client `shouldReturn` 408
     it "reads one that comes faster to its end" $
       withServer rated echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 240000\r\n\r\n"

@@ -100,7 +100,13 @@ spec = do
   where
     asked answer =
       ( \request ->
-          (requestMethod request, rawPathInfo request, rawQueryString request, httpVersion request, requestHeaderUserAgent request)
+          ( requestMethod request,
+            rawPathInfo request,
+            rawQueryString
+              request,
+            httpVersion request,
+            requestHeaderUserAgent request
+          )
       )
         <$> answerRequest answer
 

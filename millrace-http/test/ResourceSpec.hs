@@ -73,7 +73,7 @@ spec = do
         -- A weak reference to its thread would be 48 bytes and more.
         (after' - before') `div` (several * rounds) `shouldSatisfy` (< 20)
   describe "slow clients" $
-    it "ten thousand of them, or as many as there are descriptors for, leave the slowest of fast answers within twice what they are" $
+    it "ten thousand of them, or as many as there are descriptors, at most double the slowest of fast answers" $
       do
         count <- manyDescriptors
         withOtherServer 256 $ \empty ->

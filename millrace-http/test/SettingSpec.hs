@@ -146,7 +146,7 @@ spec = do
       stop
       within "the end" (takeMVar ended)
       cancel server
-    it "setAccept that throws something else than an IOError ends the server, which throws it, and not as if it had been told to" $
+    it "setAccept that throws something else than an IOError ends the server, which throws it" $
       do
         (_, listener) <- openFreePort
         reports <- newIORef []
@@ -237,7 +237,8 @@ spec = do
           )
       let upstream = either (toException :: IOException -> SomeException) (error . show) expired
       displayed <-
-        standardErrorOf $ mapM_ (defaultOnException Nothing) [upstream, toException StackOverflow, toException AsyncCancelled]
+        standardErrorOf $
+          mapM_ (defaultOnException Nothing) [upstream, toException StackOverflow, toException AsyncCancelled]
       map (not . null) (lines displayed) `shouldBe` [True, True, True]
       displayed `shouldSatisfy` isInfixOf "stack overflow"
     it "defaultShouldDisplayException says no of a client that was too slow" $ do

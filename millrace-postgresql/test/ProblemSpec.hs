@@ -25,7 +25,9 @@ spec = describe "problems" $ do
           "Column 2 (price) of the statement \"SELECT 1\": it is NULL"
         ),
         (WrongWidth "SELECT 1" 2 1, "The statement \"SELECT 1\" returns 1 columns, but the program reads 2"),
-        (NotSendable "SELECT $1" "it has a zero byte", "The statement \"SELECT $1\" cannot be sent: it has a zero byte"),
+        ( NotSendable "SELECT $1" "it has a zero byte",
+          "The statement \"SELECT $1\" cannot be sent: it has a zero byte"
+        ),
         ( Refused "db:5432" "INSERT" refusal,
           "db:5432 refused the statement \"INSERT\": it is there (23505). Key (1). Hint: take another"
         ),

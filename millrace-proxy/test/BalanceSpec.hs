@@ -101,7 +101,12 @@ spec = do
         settings =
           quiet
             { activeCheck =
-                Just defaultActiveCheck {checkPath = "/health", checkInterval = milliseconds 10, checkLimit = seconds 20},
+                Just
+                  defaultActiveCheck
+                    { checkPath = "/health",
+                      checkInterval = milliseconds 10,
+                      checkLimit = seconds 20
+                    },
               onHealth = \_ reason -> modifyMVar_ told (return . (reason :))
             }
     withTarget checked $ \one -> withTarget (named "b") $ \other -> withFront settings [one, other] $ \port -> do
@@ -172,7 +177,12 @@ spec = do
       let settings =
             quiet
               { activeCheck =
-                  Just defaultActiveCheck {checkPath = "/health", checkInterval = milliseconds 10, checkLimit = seconds 20}
+                  Just
+                    defaultActiveCheck
+                      { checkPath = "/health",
+                        checkInterval = milliseconds 10,
+                        checkLimit = seconds 20
+                      }
               }
           unwell _ peer = receiveHead peer >> sendAll peer "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
       withTarget unwell $ \one -> withTarget (named "b") $ \other -> withWatched settings [one, other] $ \states _ ->

@@ -40,7 +40,8 @@ spec = do
     withTarget (echoing "hello") $ \target -> withFront quiet [target] $ \port -> withClient port $ \client -> do
       sendAll
         client
-        "POST /attach HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\nearly"
+        "POST /attach HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: \
+        \0\r\n\r\nearly"
       receiveUntil "early" client >>= (`shouldSatisfy` ("HTTP/1.1 101 " `ByteString.isPrefixOf`))
   it "passes the end on, both ways" $ do
     ended <- newEmptyMVar

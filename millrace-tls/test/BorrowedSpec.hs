@@ -27,26 +27,31 @@ import Test.Hspec
 
 spec :: SpecWith Credentials
 spec = do
-  it "sends few and many bytes, and the end with the last ones" $ \credentials -> withPair credentials $ \one other -> do
-    job <- start $ do
-      sendAllWith (attemptSend MoreFollows (Within 0) one) (bytesAt 0 100)
-      sendAllWith (attemptSend NothingFollows (Within 0) one) (bytesAt 100 100000)
-      sendAllWith (attemptSend EndFollows (Within 0) one) (bytesAt 100100 3000)
-    received <- within 20 "all" (receiveAll other)
-    finish job
-    (received == bytesAt 0 103100) `shouldBe` True
-    attempted (attemptSend MoreFollows (Within 0) one) `shouldReturn` by ePIPE
-    attempted (attemptSend NothingFollows (Within 0) one) `shouldReturn` by ePIPE
+  it "sends few and many bytes, and the end with the last ones" $ \credentials -> withPair credentials $
+    \one other -> do
+      job <- start $ do
+        sendAllWith (attemptSend MoreFollows (Within 0) one) (bytesAt 0 100)
+        sendAllWith (attemptSend NothingFollows (Within 0) one) (bytesAt 100 100000)
+        sendAllWith (attemptSend EndFollows (Within 0) one) (bytesAt 100100 3000)
+      received <- within 20 "all" (receiveAll other)
+      finish job
+      (received == bytesAt 0 103100) `shouldBe` True
+      attempted (attemptSend MoreFollows (Within 0) one) `shouldReturn` by ePIPE
+      attempted (attemptSend NothingFollows (Within 0) one) `shouldReturn` by ePIPE
   it "refuses to send on a closed connection" $ \credentials -> withPair credentials $ \one _ -> do
     close one
     attempted (attemptSend MoreFollows (Within 0) one) `shouldReturn` by eBADF
     attempted (attemptSend NothingFollows (Within 0) one) `shouldReturn` by eBADF
-  it "reports TLS's failures as errors of the input and output" $ \credentials -> withPair credentials $ \one other -> do
-    Plain.sendAll (connectionSocket one) "this is not a record"
-    forM_ [void (receiveBorrowed (Within 0) other (void . taken)), void (attempted (attemptSend MoreFollows (Within 0) other))] $
-      \action ->
-        within 20 "the error" action `shouldThrow` \problem ->
-          ioe_type problem == ResourceVanished && show other `isInfixOf` show problem
+  it "reports TLS's failures as errors of the input and output" $ \credentials -> withPair credentials $
+    \one other -> do
+      Plain.sendAll (connectionSocket one) "this is not a record"
+      forM_
+        [ void (receiveBorrowed (Within 0) other (void . taken)),
+          void (attempted (attemptSend MoreFollows (Within 0) other))
+        ]
+        $ \action ->
+          within 20 "the error" action `shouldThrow` \problem ->
+            ioe_type problem == ResourceVanished && show other `isInfixOf` show problem
   it "does not send and then receive if there is something to receive" $ \credentials ->
     withPair credentials $ \one other -> do
       sendAll one "early"

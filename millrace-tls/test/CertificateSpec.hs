@@ -39,7 +39,14 @@ spec = do
     key <- ByteString.readFile (keyFile credentials "chained")
     let mark = "\xef\xbb\xbf"
         (own, middle) = ByteString.breakSubstring "-----BEGIN" (ByteString.drop 1 chain)
-    loaded <- loadIdentity (PemBytes (mark <> ByteString.take 1 chain <> own <> mark <> middle)) (PemBytes (mark <> key))
+    loaded <-
+      loadIdentity
+        (PemBytes (mark <> ByteString.take 1 chain <> own <> mark <> middle))
+        ( PemBytes
+            ( mark
+                <> key
+            )
+        )
     server <- newServerContext (serverSettings loaded)
     client <- clientWith credentials id
     withPairOf client server (\_ _ -> void (return ()))

@@ -80,9 +80,10 @@ spec = do
       answering credentials "node" (\port -> ["test/peers/peer.js", show port, certificateFile credentials "root"])
     it "Java" $ \credentials ->
       answering credentials "java" (\port -> ["test/peers/Peer.java", show port, certificateFile credentials "root"])
-    forM_ receivers $ \(way, receive) -> it ("openssl s_client, which changes its keys and wants us to, " ++ way) $ \credentials ->
-      commanding credentials "-tls1_3" receive ["K\n", "question\n"] $ \outcome ->
-        outcome `shouldSatisfy` either (const False) (== "question\n")
+    forM_ receivers $ \(way, receive) -> it ("openssl s_client, which changes its keys and wants us to, " ++ way) $
+      \credentials ->
+        commanding credentials "-tls1_3" receive ["K\n", "question\n"] $ \outcome ->
+          outcome `shouldSatisfy` either (const False) (== "question\n")
     it "openssl s_client, which may not renegotiate" $ \credentials ->
       commanding credentials "-tls1_2" recv ["R\n", "question\n"] $ \outcome ->
         outcome `shouldSatisfy` either (const True) (const False)

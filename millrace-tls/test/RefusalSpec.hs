@@ -26,7 +26,12 @@ spec = do
     refusesServer "whose certificate is not valid yet" "future" id NotYetValid BadCertificate
     refusesServer "that has issued its own certificate" "alone" id SelfSigned UnknownCa
     refusesServer "whose certificate is a client's" "client" id WrongPurpose UnsupportedCertificate
-    refusesServer "whose certificate has an unknown critical part" "strange" id (OtherCertificateProblem 34) CertificateUnknown
+    refusesServer
+      "whose certificate has an unknown critical part"
+      "strange"
+      id
+      (OtherCertificateProblem 34)
+      CertificateUnknown
     it "whose certificate has a wrong signature, or a weak authority" $ \credentials -> do
       forged <- forge <$> ByteString.readFile (certificateFile credentials "server")
       mine <- loadIdentity (PemBytes forged) (PemFile (keyFile credentials "server"))

@@ -8,8 +8,8 @@
 -- > main :: IO ()
 -- > main = withServer defaultServer (passive "7000") $ \connection -> recv connection 4096 >>= sendAll connection
 --
--- Some names are those of @base@: import "Millrace.Concurrent" in place of "Control.Concurrent", "Control.Concurrent.STM"
--- and "System.Timeout". The other modules, by task:
+-- Some names are those of @base@: import "Millrace.Concurrent" in place of "Control.Concurrent",
+-- "Control.Concurrent.STM" and "System.Timeout". The other modules, by task:
 --
 -- [Servers and clients] "Millrace.Socket.Connect" and "Millrace.Name" (here), "Millrace.Pool" for connections that are
 --   used again, "Millrace.Signal" for SIGTERM

@@ -96,7 +96,9 @@ spec = describe "borrowed buffers" $ do
         let slice = Slice {sliceBuffer = buffer, sliceOffset = offset, sliceCount = count}
         problem <- failsWith (sendThenReceiveWithin (seconds 1) here slice (const (return ()))) :: IO IOError
         show problem
-          `shouldContain` ("does not have " ++ show (sliceCount slice) ++ " bytes from " ++ show (sliceOffset slice) ++ " on")
+          `shouldContain` ( "does not have " ++ show (sliceCount slice) ++ " bytes from " ++ show (sliceOffset slice)
+                              ++ " on"
+                          )
         -- It is the buffer that is lent next.
         again <- borrow
         giveBack again

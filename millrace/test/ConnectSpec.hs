@@ -77,7 +77,10 @@ spec = do
               bytes <- recv connection 10
               when (bytes == "fail") $ ioError (userError "asked to fail")
             server =
-              defaultServer {serverGrace = milliseconds 1, serverProblem = \_ problem -> modifyIORef told (show problem :)}
+              defaultServer
+                { serverGrace = milliseconds 1,
+                  serverProblem = \_ problem -> modifyIORef told (show problem :)
+                }
         clients <- withServed server serve $ \query -> do
           let connected = Connect.connectTo query <* takeMVar begun
           failing <- connected

@@ -40,7 +40,7 @@ spec = describe "the contract" $ do
     it "the child shares a watch with its parent: each event goes to one of them" watchInChild
     it "deadlines hold in the child, and its parent's timers do not run there" timersInChild
   describe "the end of the program" $
-    it "leaves alone what other threads have: processes, temporary directories, what writers have not written" endOfProgram
+    it "leaves alone what other threads have: processes, temporary directories, unwritten bytes" endOfProgram
   describe "clocks" $ do
     it "deadlines count by the monotonic clock of the system" monotonicClock
     it "time in which the process is stopped counts" stoppedProcess

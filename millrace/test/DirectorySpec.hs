@@ -231,8 +231,13 @@ spec = do
         flipping <- start (forever (attempt (createDirectory (busy ++ "/c") ownerOnly)))
         outcomes <- replicateM 20 (attempt (removeTree (root ++ "/tree")))
         stop flipping
-        forM_ outcomes . either (\problem -> ioeGetFileName problem `shouldSatisfy` maybe False (isPrefixOf (root ++ "/tree"))) $
-          \() -> return ()
+        forM_ outcomes
+          . either
+            ( \problem ->
+                ioeGetFileName problem
+                  `shouldSatisfy` maybe False (isPrefixOf (root ++ "/tree"))
+            )
+          $ \() -> return ()
         failsWith (removeTree (root ++ "/none")) >>= \problem -> do
           problem `shouldSatisfy` hasCode eNOENT
           show problem `shouldContain` "Millrace.Directory.removeTree"

@@ -11,7 +11,14 @@ spec :: Spec
 spec = describe "Millrace.Duration" $ do
   it "shows what one would write" $ do
     map show [seconds 5, milliseconds 1500, minutes 120, seconds 90, nanoseconds 1001, mempty, unlimited]
-      `shouldBe` ["seconds 5", "milliseconds 1500", "hours 2", "seconds 90", "nanoseconds 1001", "seconds 0", "unlimited"]
+      `shouldBe` [ "seconds 5",
+                   "milliseconds 1500",
+                   "hours 2",
+                   "seconds 90",
+                   "nanoseconds 1001",
+                   "seconds 0",
+                   "unlimited"
+                 ]
     show (Just (microseconds 250)) `shouldBe` "Just (microseconds 250)"
   it "equals in every unit" $ do
     [hours 1, minutes 60, seconds 3600, milliseconds 3600000, microseconds 3600000000] `shouldBe` replicate 5 (hours 1)

@@ -132,7 +132,8 @@ firstCalls =
     ("names", \i -> getSocketName (listening i) >>= (`mustBe` listeningAt i)),
     ( "a deadline",
       \i ->
-        setReadDeadline (near i) noDeadline >> deadlineAfter (seconds 0) >>= setReadDeadline (near i) >> refused (recv (near i) 1)
+        setReadDeadline (near i) noDeadline >> deadlineAfter (seconds 0) >>= setReadDeadline (near i)
+          >> refused (recv (near i) 1)
     ),
     ("threadWaitRead", threadWaitRead . readEndDescriptor . out),
     ( "sendPassing",

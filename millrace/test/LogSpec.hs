@@ -38,7 +38,8 @@ spec = describe "Millrace.Log" $ do
     withLog (logTo path) {logRotation = Rotation 12 2} $ \output -> forM_ (take 5 numbers) $ \line -> do
       logLine output line
       eventually "the log" (either (const False) (ByteString.isSuffixOf (line <> "\n")) <$> attempted path)
-    mapM ByteString.readFile [path ++ ".2", path ++ ".1", path] `shouldReturn` ["10001\n10002\n", "10003\n10004\n", "10005\n"]
+    mapM ByteString.readFile [path ++ ".2", path ++ ".1", path]
+      `shouldReturn` ["10001\n10002\n", "10003\n10004\n", "10005\n"]
     attempted (path ++ ".3") >>= (`shouldSatisfy` either isDoesNotExistError (const False))
   it "can share its file with another log of the program" . inDirectory $ \path -> do
     writers <- mapM (start . logs path) [1 .. 4 :: Int]

@@ -127,7 +127,8 @@ spec = do
       [Numbered 15, Numbered 9, Numbered 10] `shouldBe` [Terminate, Kill, User1]
       forM_ named $ \(signal, name, number) ->
         (show signal, signalNumber signal) `shouldBe` (name, fromIntegral number)
-      map show [Numbered 28, Numbered 34, Numbered 11] `shouldBe` ["WindowChange", "Numbered 34", "SegmentationViolation"]
+      map show [Numbered 28, Numbered 34, Numbered 11]
+        `shouldBe` ["WindowChange", "Numbered 34", "SegmentationViolation"]
       withProcess (command "sleep" ["60"]) (\process -> signalGroup Abort process >> waitProcess process)
         `shouldReturn` Killed Abort
     it "gives its signals back when it is interrupted at its end" $

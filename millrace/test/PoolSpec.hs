@@ -60,7 +60,8 @@ spec = describe "Millrace.Pool" $ do
         shouldBecomeTrue ((== 1) . statusWaiting <$> poolStatus pool)
         soon <- deadlineAfter (milliseconds 20)
         problem <- within 20 "the deadline" (failsWith (withResourceBefore soon pool return))
-        (isDeadlineError problem, "all in use, for which 1 others wait" `isInfixOf` show problem) `shouldBe` (True, True)
+        (isDeadlineError problem, "all in use, for which 1 others wait" `isInfixOf` show problem)
+          `shouldBe` (True, True)
         past <- deadlineAfter (seconds 0)
         nothingIfLate (withResourceBefore past pool return) `shouldReturn` Nothing
         statusExhausted <$> poolStatus pool `shouldReturn` 2
@@ -104,8 +105,14 @@ spec = describe "Millrace.Pool" $ do
     numbers <- newNumbers
     bad <- newIORef []
     let healthy n = notElem n <$> readIORef bad
-    withPool (settingsOf numbers) {poolUnchecked = seconds 0, poolHealthy = healthy, poolAge = milliseconds 400, poolIdle = milliseconds 50} $
-      \pool ->
+    withPool
+      (settingsOf numbers)
+        { poolUnchecked = seconds 0,
+          poolHealthy = healthy,
+          poolAge = milliseconds 400,
+          poolIdle = milliseconds 50
+        }
+      $ \pool ->
         do
           withResource pool (`shouldBe` 1)
           writeIORef bad [1]

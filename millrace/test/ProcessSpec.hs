@@ -114,7 +114,17 @@ spec = do
       withoutLeaks . withTemporaryDirectory "." "group" $ \root -> do
         soon <- deadlineAfter (milliseconds 300)
         problem <-
-          failsWith (runProcessBefore soon (command "sh" ["-c", "sleep 600 & echo $! > " ++ root ++ "/child; sleep 600"]))
+          failsWith
+            ( runProcessBefore
+                soon
+                ( command
+                    "sh"
+                    [ "-c",
+                      "sleep 600 & echo $! > " ++ root
+                        ++ "/child; sleep 600"
+                    ]
+                )
+            )
         (isDeadlineError problem, "Millrace.Process.runProcess" `isInfixOf` show problem) `shouldBe` (True, True)
         child <- filter (/= '\n') <$> readFile (root ++ "/child")
         isGone child `shouldBecome` True
@@ -172,7 +182,9 @@ spec = do
               >>= (`shouldSatisfy` hasCode eNOENT)
             own <- getProcessID
             let name = "millrace-" ++ show own ++ "-*"
-                cgroupsLeft = (\(_, out, _) -> out) <$> readProcess (command "find" ["/sys/fs/cgroup", "-name", name]) ""
+                cgroupsLeft =
+                  (\(_, out, _) -> out)
+                    <$> readProcess (command "find" ["/sys/fs/cgroup", "-name", name]) ""
             -- That of a process that did not start is removed beside its error.
             cgroupsLeft `shouldBecome` ""
     it "adopts orphans, reaps them, and leaves its own processes to their keepers" $

@@ -198,7 +198,8 @@ unreadableDirectories = withTemporaryDirectory "." "unreadable" $ \root -> do
         unreadable "/later"
         nextEvents watch >>= \events -> require (events == [Event (root ++ "/later") Created IsDirectory]) (show events)
         createDirectory (root ++ "/open/new") ownerOnly
-        nextEvents watch >>= \events -> require (events == [Event (root ++ "/open/new") Created IsDirectory]) (show events)
+        nextEvents watch
+          >>= \events -> require (events == [Event (root ++ "/open/new") Created IsDirectory]) (show events)
 
 -- The first operation on new capabilities, which gives them their loops one after the other, races with switching them
 -- off.

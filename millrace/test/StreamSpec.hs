@@ -154,7 +154,8 @@ spec = do
       failsWith within' `shouldReturn` EndsWithin "frame's length" 2 1
       (takeBytes, _) <- fromPieces ["abc"] >>= exactly
       show <$> (failsWith (takeBytes 5) :: IO EndsWithin)
-        `shouldReturn` "Millrace.Stream: the stream ends after 3 of the 5 bytes of a piece; perhaps the sender has failed"
+        `shouldReturn` "Millrace.Stream: the stream ends after 3 of the 5 bytes of a piece; perhaps the \
+                       \sender has failed"
       takeBytes 3 `shouldReturn` "abc"
     it "reads ahead by the given number of pieces and no more, and passes failures on" $ do
       taken <- newIORef (0 :: Int)

@@ -97,9 +97,17 @@ terminalFunctions = withTerminal $ \terminal -> do
 functions :: Terminal -> [(String, Int -> IO ())]
 functions terminal =
   [ ("withTerminal", \_ -> withTerminal (void . (`readTerminal` 1))),
-    ("readTerminalBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> void (readTerminalBefore soon terminal 1)),
+    ( "readTerminalBefore",
+      \i ->
+        deadlineAfter (microseconds (i * 100))
+          >>= \soon -> void (readTerminalBefore soon terminal 1)
+    ),
     ("writeTerminal", \_ -> writeTerminal terminal bytes),
-    ("writeTerminalBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> writeTerminalBefore soon terminal bytes),
+    ( "writeTerminalBefore",
+      \i ->
+        deadlineAfter (microseconds (i * 100))
+          >>= \soon -> writeTerminalBefore soon terminal bytes
+    ),
     ("splicing from it", \_ -> void (splice (FromTerminal terminal) ToStandardError everything)),
     ("splicing from standard input", \_ -> void (splice FromStandardInput (ToTerminal terminal) everything)),
     ( "splicing to it",
@@ -115,14 +123,28 @@ functions terminal =
     ("waitForNewSize", \_ -> terminalSize terminal >>= void . waitForNewSize terminal),
     ( "waitForNewSizeBefore",
       \i ->
-        deadlineAfter (microseconds (i * 100)) >>= \soon -> terminalSize terminal >>= void . waitForNewSizeBefore soon terminal
+        deadlineAfter (microseconds (i * 100)) >>= \soon ->
+          terminalSize terminal
+            >>= void . waitForNewSizeBefore soon terminal
     ),
     ("readStandardInput", \_ -> void (readStandardInput 1)),
-    ("readStandardInputBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> void (readStandardInputBefore soon 1)),
+    ( "readStandardInputBefore",
+      \i ->
+        deadlineAfter (microseconds (i * 100))
+          >>= \soon -> void (readStandardInputBefore soon 1)
+    ),
     ("writeStandardOutput", \_ -> writeStandardOutput bytes),
-    ("writeStandardOutputBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> writeStandardOutputBefore soon bytes),
+    ( "writeStandardOutputBefore",
+      \i ->
+        deadlineAfter (microseconds (i * 100))
+          >>= \soon -> writeStandardOutputBefore soon bytes
+    ),
     ("writeStandardError", \_ -> writeStandardError bytes),
-    ("writeStandardErrorBefore", \i -> deadlineAfter (microseconds (i * 100)) >>= \soon -> writeStandardErrorBefore soon bytes)
+    ( "writeStandardErrorBefore",
+      \i ->
+        deadlineAfter (microseconds (i * 100))
+          >>= \soon -> writeStandardErrorBefore soon bytes
+    )
   ]
   where
     bytes = ByteString.replicate 20000 120

@@ -97,7 +97,11 @@ functions root =
     ),
     ("temporary directories", \_ -> withTemporaryDirectory root "d" (\d -> createDirectories (d ++ "/x/y") ownerOnly)),
     ("nameless files", \_ -> withNamelessFile root (\file -> writeAt file 0 "x")),
-    ("walk", \_ -> walk (root ++ "/tree") Always (\_ -> return ()) >> walkWith WithStatus (root ++ "/tree") Never (\_ -> return ())),
+    ( "walk",
+      \_ ->
+        walk (root ++ "/tree") Always (\_ -> return ())
+          >> walkWith WithStatus (root ++ "/tree") Never (\_ -> return ())
+    ),
     ( "folds with the status",
       \_ ->
         void (foldTreeWith WithStatus (root ++ "/tree") Never () (\() _ -> return (Proceed ())))
@@ -133,7 +137,8 @@ functions root =
     ),
     ( "finishBefore",
       \_ ->
-        deadlineAfter (microseconds 300) >>= \soon -> void (Timer.finishBefore soon (list (root ++ "/tree/a") >> status root))
+        deadlineAfter (microseconds 300)
+          >>= \soon -> void (Timer.finishBefore soon (list (root ++ "/tree/a") >> status root))
     ),
     ( "readers",
       \_ ->
@@ -218,7 +223,10 @@ functions root =
         withTemporaryDirectory
           root
           "m"
-          (\d -> write (d ++ "/a") "x" >> deadlineAfter (microseconds (i * 20)) >>= \soon -> removeFileBefore soon (d ++ "/a"))
+          ( \d ->
+              write (d ++ "/a") "x" >> deadlineAfter (microseconds (i * 20))
+                >>= \soon -> removeFileBefore soon (d ++ "/a")
+          )
     ),
     ( "finishBeforeOr",
       \i ->

@@ -67,7 +67,12 @@ functions root =
     ),
     ( "signals",
       \_ ->
-        withSignals [User2] (\signals -> deadlineAfter (milliseconds 1) >>= \soon -> void (nextSignalBefore soon signals))
+        withSignals
+          [User2]
+          ( \signals ->
+              deadlineAfter (milliseconds 1)
+                >>= \soon -> void (nextSignalBefore soon signals)
+          )
     ),
     ("watches", \_ -> withWatch [root ++ "/tree"] Recursive (void . nextEvents)),
     ("timers", \_ -> void (Timer.timeout 1000 (readNothing root))),
@@ -133,7 +138,11 @@ functions root =
       \_ ->
         withProcess
           (command "sleep" ["60"])
-          (\process -> deadlineAfter (microseconds 500) >>= \soon -> nothingIfLate (waitProcessBefore soon process) >> signalGroup Terminate process)
+          ( \process ->
+              deadlineAfter (microseconds 500) >>= \soon ->
+                nothingIfLate (waitProcessBefore soon process)
+                  >> signalGroup Terminate process
+          )
     ),
     ( "nextEventsBefore",
       \i ->

@@ -83,14 +83,24 @@ rows root =
       "`createDirectory` and `removeDirectory`"
       (createDirectory new ownerOnly >> removeDirectory new)
       (Directory.createDirectory new >> Directory.removeDirectory new),
-    calls "`rename`, there and back" (rename file new >> rename new file) (Posix.rename file new >> Posix.rename new file),
+    calls
+      "`rename`, there and back"
+      (rename file new >> rename new file)
+      ( Posix.rename file new
+          >> Posix.rename new file
+      ),
     calls
       "`copyFile` and `removeFile` of a small file"
       (copyFile file new >> removeFile new)
       (Directory.copyFile file new >> Posix.removeLink new),
     ofTree "`walk`, for each file" (return ()) walked (void (listed tree)) (return ()),
     ofTree "`walk` with `linkStatus`, for each file" (return ()) sized (sizes tree) (return ()),
-    ofTree "`walkWith WithStatus`, for each file" (return ()) (walkWith WithStatus tree Never (void . return . entryStatus)) (sizes tree) (return ()),
+    ofTree
+      "`walkWith WithStatus`, for each file"
+      (return ())
+      (walkWith WithStatus tree Never (void . return . entryStatus))
+      (sizes tree)
+      (return ()),
     ofTree "a tree copied, for each file" (return ()) (mirror tree copied) (mirrorOther tree copied) (removeAll copied),
     ofTree
       "`removeTree`, for each file"
@@ -151,7 +161,8 @@ listed directory = do
       )
 
 sizes :: FilePath -> IO ()
-sizes directory = listed directory >>= mapM_ (\(_, known) -> unless (Posix.fileSize known >= 0) (fail "a negative size"))
+sizes directory =
+  listed directory >>= mapM_ (\(_, known) -> unless (Posix.fileSize known >= 0) (fail "a negative size"))
 
 mirror, mirrorOther :: FilePath -> FilePath -> IO ()
 mirror from to = do

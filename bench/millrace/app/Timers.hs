@@ -9,7 +9,7 @@
 -- > timers timeouts THREADS CALLS  each thread makes CALLS calls of @timeout 10s yield@
 -- > timers brief THREADS CALLS     the same around nothing: the cost of the timeout alone
 -- > timers arm N                   a timer of 10 s is armed and cancelled, N times
--- > timers lateness N              N threads sleep 1 to 100 ms, ten times each: the 99th percentile of how late they wake
+-- > timers lateness N              N threads sleep 1 to 100 ms, ten times each: how late they wake (99th percentile)
 -- > timers rearm TIMERS ROUNDS     each of TIMERS live timers is moved to 10 s from now, ROUNDS times
 -- > timers deadline N              the deadline of a socket with a waiting receive is set to 10 s from now, N times;
 -- >                                only with Millrace
@@ -141,6 +141,7 @@ main = do
     ["rearm", n, rounds] -> rearm (read n) (read rounds)
     ["deadline", n] -> setDeadlines (read n)
     _ ->
-      error
-        "usage: timers sleepers|floor|callbacks|arm|lateness|deadline N, timeouts|brief THREADS CALLS, rearm TIMERS ROUNDS"
+      error $
+        "usage: timers sleepers|floor|callbacks|arm|lateness|deadline N, timeouts|brief THREADS CALLS, "
+          ++ "rearm TIMERS ROUNDS"
   printf "%.6f\n" seconds

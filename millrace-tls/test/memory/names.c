@@ -171,7 +171,8 @@ void names_asked(uintptr_t version)
     tls_context_release(server);
 }
 
-/* A ClientHello whose name was changed on its way: with a NUL in it, of another type, or in a list of another length. */
+/* A ClientHello whose name was changed on its way: with a NUL in it, of another type, or in a list of another
+ * length. */
 static const char *name_of_changed_hello(tls_context *client, tls_context *server, int at, uint8_t value)
 {
     static char name[300];

@@ -61,8 +61,8 @@ typedef struct mrh_copy {
 enum { MRH_ALL, MRH_MORE };
 
 /* Names of a directory that one job has read: as many as fit. `position` is where the next names begin. Each name is an
- * mrh_name_head and the name's bytes, without NUL. If it was asked for, an mrh_status for each follows behind all names,
- * of mode 0 if the name was removed meanwhile. */
+ * mrh_name_head and the name's bytes, without NUL. If it was asked for, an mrh_status for each follows behind all
+ * names, of mode 0 if the name was removed meanwhile. */
 typedef struct mrh_batch {
     int64_t position, names_bytes;
     char names[];

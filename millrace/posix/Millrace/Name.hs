@@ -283,7 +283,8 @@ data Cache = Cache
     cacheTime :: !Duration
   }
 
--- | @newCache most time@ is an empty cache for at most @most@ names, and keeps each answer for this time. The system does not say how long an answer is valid, so choose a short time. Failures are not kept.
+-- | @newCache most time@ is an empty cache for at most @most@ names, and keeps each answer for this time. The system
+-- does not say how long an answer is valid, so choose a short time. Failures are not kept.
 newCache :: Int -> Duration -> IO Cache
 newCache most time = (\answers -> Cache answers (max 1 most) time) <$> newMVar []
 

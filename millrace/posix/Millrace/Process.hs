@@ -222,9 +222,9 @@ data Containment
     ByGroup
   | -- | everything that it has started, also what has left its group and has lost its parent: they are in a cgroup,
     -- which is killed when the process has ended. 'waitProcess' returns when nothing is left. It needs cgroup v2, and a
-    -- part of its tree that belongs to this program's user: below @Delegate=yes@ of a systemd unit, in most containers, or as
-    -- root. Otherwise 'startProcess' throws an 'IOError' that says so. Only a process with the privilege to move to
-    -- another cgroup can escape. If this program is itself killed, they go on
+    -- part of its tree that belongs to this program's user: below @Delegate=yes@ of a systemd unit, in most containers,
+    -- or as root. Otherwise 'startProcess' throws an 'IOError' that says so. Only a process with the privilege to move
+    -- to another cgroup can escape. If this program is itself killed, they go on
     ByCgroup
   deriving (Eq, Show, Read, Enum, Bounded)
 
@@ -528,7 +528,8 @@ awaitEnd handle = try go
 endUnknown :: IOError
 endUnknown =
   failure "Millrace.Process.waitProcess" "a process" eCHILD
-    `ioeSetErrorString` "nobody knows how it has ended: this program ignores SIGCHLD, or waits for any child (waitpid of -1)"
+    `ioeSetErrorString` "nobody knows how it has ended: this program ignores SIGCHLD, or waits for any child \
+                        \(waitpid of -1)"
 
 -- Returns when the process has ended. A failed wait, for which there was no memory, says nothing about the process.
 hasEnded :: Handle -> IO ()
@@ -663,7 +664,10 @@ terminateProcess grace process = (`onException` atOnce) $ do
 adoptingOrphans :: IO a -> IO a
 adoptingOrphans action =
   bracket_ (setAdopting 1) (setAdopting 0) $
-    bracket (forkIOWithUnmask (\unmask -> unmask reapForEver)) (uninterruptibleMask_ . Concurrent.killThread) (const action)
+    bracket
+      (forkIOWithUnmask (\unmask -> unmask reapForEver))
+      (uninterruptibleMask_ . Concurrent.killThread)
+      (const action)
   where
     setAdopting adopts = do
       refuseSimulation
@@ -729,8 +733,8 @@ readProcessBefore deadline what input = withProcess piped $ \process -> do
     -- Closed by the process, or here, because the caller was interrupted.
     ignoreClosed problem = unless (maybe False ((`elem` [ePIPE, eBADF]) . Errno) (ioe_errno problem)) (throwIO problem)
 
--- All bytes until the end of the pipe, or until it is closed here. 'Nothing' if the deadline passes before. The clock is
--- read for each piece, because a process that always writes would never let the deadline of a read pass.
+-- All bytes until the end of the pipe, or until it is closed here. 'Nothing' if the deadline passes before. The clock
+-- is read for each piece, because a process that always writes would never let the deadline of a read pass.
 readToEnd :: Deadline -> ReadEnd -> IO (Maybe ByteString)
 readToEnd deadline out = fmap (ByteString.concat . reverse) <$> go []
   where

@@ -7,7 +7,8 @@
 --
 -- While 'withSignals' runs, a signal that it names only appears in the stream. Afterwards it has its earlier effect
 -- again. Several threads may name the same signal: each of them gets it. Equal signals that arrive before the first is
--- taken count as one, as in the system itself; different ones need not come in the order in which they were sent. Waiting occupies no operating system thread and is interruptible.
+-- taken count as one, as in the system itself; different ones need not come in the order in which they were sent.
+-- Waiting occupies no operating system thread and is interruptible.
 --
 -- GHC's run-time system receives the signals (as for "System.Posix.Signals", whose
 -- 'System.Posix.Signals.installHandler' must not be used for them meanwhile). Within "Millrace.Simulation" no signals

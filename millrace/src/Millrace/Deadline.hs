@@ -4,8 +4,8 @@
 --
 -- One rule holds for all functions whose names end with @Before@: they take the deadline first, and if it passes they
 -- throw an 'IOError' of type 'GHC.IO.Exception.TimeExpired' ('isDeadlineError'), which names the function and its
--- object. 'nothingIfLate' makes 'Nothing' of it. No asynchronous exception is involved, and nothing that was received is
--- lost.
+-- object. 'nothingIfLate' makes 'Nothing' of it. No asynchronous exception is involved, and nothing that was received
+-- is lost.
 --
 -- > deadline <- deadlineAfter (seconds 5)     -- for both
 -- > greeting <- recvBefore deadline socket 4096

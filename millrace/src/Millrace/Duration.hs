@@ -132,8 +132,8 @@ inUnits unit (Duration ns)
     whole = ns `quot` unit
 {-# INLINE inUnits #-}
 
--- | The duration as the core takes limits: a nanosecond more, which no clock shows, so that 0 is 'unlimited', and no time
--- is a limit that passes at once. "Millrace.Operation" needs it.
+-- | The duration as the core takes limits: a nanosecond more, which no clock shows, so that 0 is 'unlimited', and no
+-- time is a limit that passes at once. "Millrace.Operation" needs it.
 limitNanoseconds :: Duration -> Word64
 limitNanoseconds (Duration ns) = ns + 1
 {-# INLINE limitNanoseconds #-}

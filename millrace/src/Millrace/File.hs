@@ -7,8 +7,8 @@
 --
 -- Only the calling thread waits for the disk. Bytes that the system has in memory are read at once. The rest is done by
 -- io_uring or, with other backends, by helper threads, of which there are at most 64. A file whose name the system has
--- in memory is opened for reading at once, on the usual file systems of disks and memory; helper threads open the others,
--- and remove files. (On Windows other threads of the capability wait during opening, removing and 'sync'.) In
+-- in memory is opened for reading at once, on the usual file systems of disks and memory; helper threads open the
+-- others, and remove files. (On Windows other threads of the capability wait during opening, removing and 'sync'.) In
 -- "Millrace.Simulation" files belong to the simulated machine, which can crash.
 --
 -- A thread that is interrupted while a helper works for it does not wait for the helper. At a deadline the caller does

@@ -2,8 +2,8 @@
 
 -- Must not know: sockets, servers.
 
--- | Log files. A thread writes the lines, once a second or when there are many. So who logs pays for no system call, and
--- never waits for a slow disk or for a program that reads the log.
+-- | Log files. A thread writes the lines, once a second or when there are many. So who logs pays for no system call,
+-- and never waits for a slow disk or for a program that reads the log.
 --
 -- > main = withLog (logTo "app.log") {logRotation = Rotation 10000000 5} $ \output -> do
 -- >   logLine output "begins"
@@ -77,8 +77,8 @@ data Rotation
   = -- | It never does.
     NoRotation
   | -- | @Rotation bytes kept@: a write that would make the file larger than this goes to a new file. The old one is
-    -- renamed to @log.1@, the one before to @log.2@, and so on. This many old ones are kept, at least one. A write is not
-    -- divided, so a file may be larger by what comes within a second.
+    -- renamed to @log.1@, the one before to @log.2@, and so on. This many old ones are kept, at least one. A write is
+    -- not divided, so a file may be larger by what comes within a second.
     Rotation !Int64 !Int
   deriving (Eq, Show)
 
@@ -130,8 +130,8 @@ data Pending = Pending !Int [ByteString] !Int
 nothing :: Pending
 nothing = Pending 0 [] 0
 
--- | A log while the action runs. Throws an @IOError@ at the beginning if the target cannot be written to. Afterwards its
--- last lines are written, as 'endLog' says.
+-- | A log while the action runs. Throws an @IOError@ at the beginning if the target cannot be written to. Afterwards
+-- its last lines are written, as 'endLog' says.
 withLog :: LogSettings -> (Log -> IO a) -> IO a
 withLog settings use = do
   output <-
@@ -243,7 +243,9 @@ rotate (Rotation most kept) path count = do
     name number = path ++ (if number == 0 then "" else '.' : show number)
     moveOn 1 = renameFile path (name 1)
     -- There are fewer old files as yet.
-    moveOn number = renameFile (name (number - 1)) (name number) `catch` \absent -> let _ = absent :: IOException in return ()
+    moveOn number =
+      renameFile (name (number - 1)) (name number)
+        `catch` \absent -> let _ = absent :: IOException in return ()
 
 -- A write that failed may have left part of a line. Then the next write must begin with a line end.
 repair :: LogTarget -> IO [ByteString]

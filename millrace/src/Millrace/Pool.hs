@@ -224,8 +224,8 @@ withResource pool action = do
   deadline <- deadlineAfter (poolWait (poolOf pool))
   withResourceOr (toException . PoolExhausted (poolLimit (poolOf pool))) deadline pool action
 
--- | Uses a thing of the pool, and waits for one until the deadline ('isDeadlineError'). The deadline limits the wait and
--- the making of a thing, but not its use.
+-- | Uses a thing of the pool, and waits for one until the deadline ('isDeadlineError'). The deadline limits the wait
+-- and the making of a thing, but not its use.
 withResourceBefore :: Deadline -> Pool a -> (a -> IO b) -> IO b
 withResourceBefore deadline pool = withResourceOr late deadline pool
   where

@@ -318,8 +318,10 @@ instance Exception SimulationException
 instance Show SimulationException where
   showsPrec _ problem = showString $ case problem of
     Deadlock [] ->
-      "Deadlock in a simulation: no operation is in flight, and no timer. Threads may wait for variables, or in the real "
-        ++ "world: Control.Concurrent.threadDelay, foreign calls and sockets of the network package have no virtual time."
+      "Deadlock in a simulation: no operation is in flight, and no timer. Threads may wait for variables, or \
+      \in the real "
+        ++ "world: Control.Concurrent.threadDelay, foreign calls and sockets of the network package have no \
+           \virtual time."
     Deadlock waiting -> unlines ("Deadlock in a simulation. Nothing will end these operations:" : map describe waiting)
     NoMachine reason -> "A simulated machine could not be made: " ++ show reason
     UnknownScheduler ->
@@ -327,7 +329,8 @@ instance Show SimulationException where
     WithinSimulation -> "A simulation cannot begin within another one."
     OutsideSimulation what -> what ++ " works within Millrace.Simulation.simulate only."
     ThreadsGoOn ->
-      "The simulated program has ended, but other threads of it go on. End them in the action, for instance with bracket."
+      "The simulated program has ended, but other threads of it go on. End them in the action, for instance \
+      \with bracket."
     where
       describe w =
         "  thread " ++ show (waitingThread w) ++ ": " ++ waitingOperation w
@@ -614,7 +617,8 @@ note text = withMachine "note" $ \machine -> withCString text (c_machine_line ma
 -- 'OutsideSimulation'.
 --
 -- >>> import Millrace.File
--- >>> let program = withFile "note" ForWriting (\file -> writeAt file 0 "text" >> sync file) >> withFile "/" ForReading sync
+-- >>> let write file = writeAt file 0 "text" >> sync file
+-- >>> let program = withFile "note" ForWriting write >> withFile "/" ForReading sync
 -- >>> outcome <- simulate (calm 1) (program >> crash >> withFile "note" ForReading (\file -> readAt file 0 10))
 -- >>> either show show (outcomeResult outcome)
 -- "\"text\""

@@ -239,8 +239,8 @@ data Line
   | CutLine !ByteString
   deriving (Eq, Show)
 
--- | 'linesOf' for conversations that a line which is too long must not end: of such a line this returns the first bytes,
--- as soon as one more has come. It skips the others, and goes on with the next line.
+-- | 'linesOf' for conversations that a line which is too long must not end: of such a line this returns the first
+-- bytes, as soon as one more has come. It skips the others, and goes on with the next line.
 --
 -- >>> next <- fromPieces ["one\nlong", "er\ntwo"] >>= cutLinesOf 3
 -- >>> collect next

@@ -10,7 +10,8 @@
 
 -- | An API of books, written for Warp, and the client that Servant derives from the same type.
 --
--- Usage: @servant-shelf PORT@ serves it; @servant-shelf ask PORT@ calls each of its functions, and prints a line for each.
+-- Usage: @servant-shelf PORT@ serves it; @servant-shelf ask PORT@ calls each of its functions, and prints a line for
+-- each.
 module Main (main) where
 
 import Control.Monad ((>=>))
@@ -85,15 +86,19 @@ server shelf = list :<|> add :<|> find :<|> remove :<|> numbers :<|> total :<|> 
     add book
       | pages book < 1 = throwError err400 {errBody = "a book without pages"}
       | otherwise = do
-        number <- liftIO (atomicModifyIORef' shelf (\books -> let new = Map.size books + 1 in (Map.insert new book books, new)))
+        number <-
+          liftIO
+            (atomicModifyIORef' shelf (\books -> let new = Map.size books + 1 in (Map.insert new book books, new)))
         return (addHeader ("/books/" <> Text.pack (show number)) number)
     find number =
-      liftIO (readIORef shelf) >>= maybe (throwError err404 {errBody = "no such book"}) (return . Shown) . Map.lookup number
+      liftIO (readIORef shelf)
+        >>= maybe (throwError err404 {errBody = "no such book"}) (return . Shown) . Map.lookup number
     remove number = NoContent <$ liftIO (atomicModifyIORef' shelf (\books -> (Map.delete number books, ())))
     numbers count = return (Source.source [1 .. count])
     total given = liftIO (sum <$> elements given)
     size bytes = return (Text.pack (show (B.length bytes)))
-    agent program ws loud = return ((if loud then Text.toUpper else id) (Text.unwords (fromMaybe "nobody" program : ws)))
+    agent program ws loud =
+      return ((if loud then Text.toUpper else id) (Text.unwords (fromMaybe "nobody" program : ws)))
 
 elements :: SourceIO a -> IO [a]
 elements = runExceptT . Source.runSourceT >=> either fail return
@@ -103,7 +108,14 @@ ask port = do
   connections <- newManager defaultManagerSettings
   let environment = mkClientEnv connections (BaseUrl Http "127.0.0.1" port "")
       say what answer = putStrLn (what ++ "\t" ++ either failed id answer)
-      failed (FailureResponse _ response) = show (responseStatusCode response, lookup "WWW-Authenticate" (toList (responseHeaders response)), responseBody response)
+      failed (FailureResponse _ response) =
+        show
+          ( responseStatusCode response,
+            lookup
+              "WWW-Authenticate"
+              (toList (responseHeaders response)),
+            responseBody response
+          )
       failed other = show other
       adding book = (\added -> (getResponse added, getHeaders added)) <$> add book
       call what function = withClientM function environment (say what . fmap show)

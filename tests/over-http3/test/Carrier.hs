@@ -88,7 +88,8 @@ withGateway action = do
       readProcess
         "openssl"
         ( words
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -batch -quiet -keyout"
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -batch \
+            \-quiet -keyout"
             ++ [key, "-out", certificate]
         )
         ""

@@ -92,7 +92,8 @@ spec = do
       "(document.querySelector('th a').focus({focusVisible: true}), \
       \getComputedStyle(document.activeElement).outlineStyle)"
     brightness =
-      "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((sum, part) => sum + part / 3, 0)"
+      "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((sum, part) => sum + \
+      \part / 3, 0)"
     -- Each number is filled in, and each chart has a line.
     isDrawn =
       "['requests', 'latency', 'connections', 'sent', 'errors', 'memory'].every(id => \

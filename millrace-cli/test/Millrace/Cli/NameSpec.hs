@@ -87,7 +87,8 @@ spec = do
         -- The message has the name's bytes.
         let script =
               "export LC_ALL=$2; printed=$(millrace serve \"$1\" --access-log \"$1/l$(printf '\\377')g\" \
-              \--print-config 2> \"$1/said\"); echo \"$?$printed\"; LC_ALL=C grep -c 'is not UTF-8, and such a file is' \"$1/said\""
+              \--print-config 2> \"$1/said\"); echo \"$?$printed\"; \
+              \LC_ALL=C grep -c 'is not UTF-8, and such a file is' \"$1/said\""
         within 30 "the program" (readProcess "sh" ["-c", script, "sh", folder, locale] "") `shouldReturn` "1\n1\n"
       it ("and messages have them as UTF-8: " <> locale) . withDirectory $ \folder -> do
         outcome <- runMillrace [("LC_ALL", locale)] ["serve", folder </> "n\246thing\8364"]

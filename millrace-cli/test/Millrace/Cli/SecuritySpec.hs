@@ -93,7 +93,7 @@ spec = do
     (code, output, errors) <- within 120 "the attempts" (readProcessWithExitCode "python3" ["test/inject.py", path] "")
     (code, map read (words output) :: [Int], errors) `shouldSatisfy` \(found, counts, _) ->
       found == ExitSuccess && take 1 counts <= [5] && sum counts > 40
-  it "asks for the password of a route whichever way the path is written, and whichever way what is behind it reads the path"
+  it "asks for a route's password however the path is written, and however its target reads it"
     . withDirectory
     $ \folder ->
       withReaders $ \target -> do

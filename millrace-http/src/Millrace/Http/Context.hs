@@ -178,7 +178,8 @@ dataOf request = contextOf request >>= http2Data . contextExchange
 -- | Whether the server of a request shuts down. An answer without an end, such as a stream of events, ends then. False
 -- for requests that were not made by this server.
 isServerEnding :: Request -> STM Bool
-isServerEnding request = maybe (return False) (currentShuttingDownStateSTM . serverState . contextServer) (contextOf request)
+isServerEnding request =
+  maybe (return False) (currentShuttingDownStateSTM . serverState . contextServer) (contextOf request)
 
 -- | Is the client still there, as far as the system knows? A client that has ended its half of the connection counts as
 -- gone, because the server cannot tell whether it will still receive. Any thread may ask, at any time: False once the

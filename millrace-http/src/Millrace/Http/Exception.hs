@@ -210,7 +210,15 @@ defaultOnException request exception = when (defaultShouldDisplayException excep
   where
     described found =
       concat
-        [visible 20 (requestMethod found), " ", visible 200 (rawPathInfo found), " from ", show (remoteHost found), ": "]
+        [ visible 20 (requestMethod found),
+          " ",
+          visible
+            200
+            (rawPathInfo found),
+          " from ",
+          show (remoteHost found),
+          ": "
+        ]
     visible most bytes =
       concatMap escaped (C8.unpack (C8.take most bytes)) ++ (if C8.length bytes > most then "..." else "")
     escaped character

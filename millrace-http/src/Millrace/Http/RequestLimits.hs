@@ -28,7 +28,15 @@ import Millrace.Http.Context (Context (..), contextOf)
 import Millrace.Http.Exception (InvalidRequest (..), InvalidResponse (..))
 import Millrace.Http.Exchange (ifServing, setTotalDeadline, totalDeadline)
 import Millrace.Timer (liftableTimeout)
-import Network.Wai (Application, Middleware, Request, RequestBodyLength (..), getRequestBodyChunk, requestBodyLength, vault)
+import Network.Wai
+  ( Application,
+    Middleware,
+    Request,
+    RequestBodyLength (..),
+    getRequestBodyChunk,
+    requestBodyLength,
+    vault,
+  )
 import qualified Network.Wai.Internal as Wai
 import System.IO.Unsafe (unsafePerformIO)
 
@@ -86,8 +94,8 @@ requestDeadline request = maybe (return noDeadline) (totalDeadline . contextExch
 -- 'Network.Wai.Handler.Millrace.setTotalTimeout' do not concern this request, for example because its response is a
 -- stream without end. The other limits stay. They count only the time for which the server waits for the client, so an
 -- application needs no pause for work between reading and writing, unlike with Warp. Does not block. Does nothing in
--- other threads than the one the application was called in. Of requests that were not made by this server, it lifts only
--- 'limitTime'.
+-- other threads than the one the application was called in. Of requests that were not made by this server, it lifts
+-- only 'limitTime'.
 pauseTimeout :: Request -> IO ()
 pauseTimeout request = case contextExchange <$> contextOf request of
   Nothing -> liftOf request
@@ -111,7 +119,10 @@ limitBody most request = case requestBodyLength request of
       request
         { Wai.requestBody = do
             piece <- getRequestBodyChunk request
-            total <- atomicModifyIORef' count (\before -> let now = before + fromIntegral (B.length piece) in (now, now))
+            total <-
+              atomicModifyIORef'
+                count
+                (\before -> let now = before + fromIntegral (B.length piece) in (now, now))
             when (total > most) (throwIO PayloadTooLarge)
             return piece
         }

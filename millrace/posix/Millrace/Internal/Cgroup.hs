@@ -60,7 +60,8 @@ explained :: IOException -> IOError
 explained problem =
   problem
     `ioeSetErrorString` ( ioe_description problem
-                            ++ "; ByCgroup needs cgroup v2, and a part of its tree that belongs to this user (Delegate=yes)"
+                            ++ "; ByCgroup needs cgroup v2, and a part of its tree that belongs to this user \
+                               \(Delegate=yes)"
                         )
 
 -- | The path of the file to which a process writes to join.

@@ -66,7 +66,17 @@ import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Utils (with)
 import Foreign.Ptr (Ptr)
 import Foreign.Storable (peek, peekByteOff, poke, pokeByteOff, sizeOf)
-import Millrace.Deadline (Deadline, Duration, durationMilliseconds, durationSeconds, milliseconds, minutes, noDeadline, seconds, unlimited)
+import Millrace.Deadline
+  ( Deadline,
+    Duration,
+    durationMilliseconds,
+    durationSeconds,
+    milliseconds,
+    minutes,
+    noDeadline,
+    seconds,
+    unlimited,
+  )
 import Millrace.Internal.Constants.Sockets
 import Millrace.Internal.CoreCalls (c_getsockopt, c_setsockopt)
 import Millrace.Internal.Socket
@@ -125,8 +135,8 @@ getKeepAlive s = do
     get option = getNumber "Millrace.Socket.Option.getKeepAlive" "" option s
 
 -- | The connection ends with @ETIMEDOUT@ when the peer has not acknowledged sent bytes for this time
--- (@TCP_USER_TIMEOUT@), which is rounded up to milliseconds. 'unlimited' leaves it to the system, which gives up after a
--- quarter of an hour or so.
+-- (@TCP_USER_TIMEOUT@), which is rounded up to milliseconds. 'unlimited' leaves it to the system, which gives up after
+-- a quarter of an hour or so.
 setUnacknowledgedLimit :: Socket -> Duration -> IO ()
 setUnacknowledgedLimit s limit =
   setNumber "Millrace.Socket.Option.setUnacknowledgedLimit" "" optionUserTimeout s millis
@@ -197,8 +207,8 @@ getOnlyIPv6 = getFlag "Millrace.Socket.Option.getOnlyIPv6" optionOnlyIPv6
 data AtClose
   = -- | The system delivers them, and closing returns at once. This is the system's default.
     DeliverLater
-  | -- | The system delivers them, and closing waits for at most this time, rounded up to seconds, with all threads of its
-    -- capability: 'Millrace.Socket.gracefulClose' is better.
+  | -- | The system delivers them, and closing waits for at most this time, rounded up to seconds, with all threads of
+    -- its capability: 'Millrace.Socket.gracefulClose' is better.
     DeliverFirst !Duration
   | -- | They are discarded. The peer gets a reset, and this system keeps nothing of the connection.
     ResetConnection

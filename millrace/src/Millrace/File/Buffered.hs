@@ -12,7 +12,8 @@
 -- and throw its errors. In "Millrace.Simulation" they work on the simulated machine.
 --
 -- >>> import Millrace.File
--- >>> withFile "lines" ForWriting (\file -> withWriter file 0 (\writer -> mapM_ (writeLine writer) ["one", "two", "three"]))
+-- >>> let write writer = mapM_ (writeLine writer) ["one", "two", "three"]
+-- >>> withFile "lines" ForWriting (\file -> withWriter file 0 write)
 -- >>> file <- openFile "lines" ForReading
 -- >>> reader <- newReader file 4
 -- >>> (,) <$> readLine reader 80 <*> readLine reader 80

@@ -16,7 +16,8 @@ data Kind where {
 #include "operation.def"
   } deriving (Enum)
 
-#define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) kind/**/HASKELL :: CInt; kind/**/HASKELL = kindNumber Kind/**/HASKELL
+#define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) \
+kind/**/HASKELL :: CInt; kind/**/HASKELL = kindNumber Kind/**/HASKELL
 
 #include "operation.def"
 

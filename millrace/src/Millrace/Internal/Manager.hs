@@ -126,9 +126,11 @@ instance Exception MillraceException
 instance Show MillraceException where
   showsPrec _ problem = showString $ case problem of
     NotThreaded ->
-      "Millrace needs GHC's threaded run-time system: link the program with -threaded. Its package's .cabal file can say\n\
+      "Millrace needs GHC's threaded run-time system: link the program with -threaded. \
+      \Its package's .cabal file can say\n\
       \  ghc-options: -threaded\n\
-      \in the section of the executable. If you do not edit that package, add these lines to cabal.project, with its name:\n\
+      \in the section of the executable. If you do not edit that package, add these lines to \
+      \cabal.project, with its name:\n\
       \  package NAME\n\
       \    ghc-options: -threaded"
     BackendUnavailable what why ->

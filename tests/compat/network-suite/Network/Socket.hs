@@ -1,7 +1,7 @@
 {-# LANGUAGE PackageImports #-}
 
--- | Network's interface on Millrace, with sockets that programs which the process starts get, too. Every server and client
--- of network's specs expects that of a new socket; Millrace closes all of its own in such programs.
+-- | Network's interface on Millrace, with sockets that programs which the process starts get, too. Every server and
+-- client of network's specs expects that of a new socket; Millrace closes all of its own in such programs.
 module Network.Socket (module Names, socket) where
 
 import "millrace-names" Network.Socket as Names hiding (socket)

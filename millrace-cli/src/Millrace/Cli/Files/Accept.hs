@@ -24,7 +24,8 @@ import Network.HTTP.Types.Header (hAccept)
 -- without an Accept field accepts everything. Malformed elements are ignored, and so is a list that is too long
 -- ('listMembers').
 --
--- >>> map acceptsHtml [[], [("Accept", "text/html;q=0.8, */*")], [("Accept", "text/html;q=0, */*")], [("Accept", "image/png")]]
+-- >>> let accept value = [("Accept", value)]
+-- >>> map acceptsHtml [[], accept "text/html;q=0.8, */*", accept "text/html;q=0, */*", accept "image/png"]
 -- [True,True,False,False]
 acceptsHtml :: RequestHeaders -> Bool
 acceptsHtml headers = hAccept `notElem` map fst headers || weight > 0
@@ -35,7 +36,8 @@ acceptsHtml headers = hAccept `notElem` map fst headers || weight > 0
 -- one that it names more exactly: a program that sends @application\/json, *\/*@ means JSON. If it prefers neither, the
 -- answer is no.
 --
--- >>> map prefersJson [[("Accept", "application/json")], [("Accept", "text/html, application/json;q=0.9")], [("Accept", "*/*")]]
+-- >>> let accept value = [("Accept", value)]
+-- >>> map prefersJson [accept "application/json", accept "text/html, application/json;q=0.9", accept "*/*"]
 -- [True,False,False]
 -- >>> prefersJson [("Accept", "application/json, text/plain, */*")]
 -- True

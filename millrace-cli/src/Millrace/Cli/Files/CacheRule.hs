@@ -40,7 +40,8 @@ data FilePattern
 -- | @cacheRule pattern value@ makes a rule. 'Left' says what is wrong with it. A pattern that begins with a slash is a
 -- file, or a directory and all that is below. One that begins with @*.@ is all files with this extension.
 --
--- >>> cacheControl <$> traverse (uncurry cacheRule) [("/", "no-cache"), ("*.css", "max-age=60")] <*> pure ["a", "b.css"]
+-- >>> let rules = traverse (uncurry cacheRule) [("/", "no-cache"), ("*.css", "max-age=60")]
+-- >>> cacheControl <$> rules <*> pure ["a", "b.css"]
 -- Right (Just "max-age=60")
 cacheRule :: String -> String -> Either String CacheRule
 cacheRule glob value

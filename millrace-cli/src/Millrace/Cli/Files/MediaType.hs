@@ -47,7 +47,8 @@ ownCoding name
 -- | Whether content of this type becomes smaller when it is compressed. Images, sounds, videos, archives and most fonts
 -- are compressed already. O(length + log (number of known types)).
 --
--- >>> map isCompressible ["text/html; charset=utf-8", "application/ld+json", "image/svg+xml", "image/png", "font/woff2"]
+-- >>> let types = ["text/html; charset=utf-8", "application/ld+json", "image/svg+xml", "image/png", "font/woff2"]
+-- >>> map isCompressible types
 -- [True,True,True,False,False]
 isCompressible :: ByteString -> Bool
 isCompressible contentType =

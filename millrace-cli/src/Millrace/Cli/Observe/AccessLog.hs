@@ -15,9 +15,9 @@ import Millrace.Log (LogSettings (..), LogTarget (..), Rotation (NoRotation), ch
 import Network.Wai.Handler.Millrace (Answer)
 import Network.Wai.Millrace.AccessLog (LogFormat, withAccessLog)
 
--- | The access log at a path (@-@ is standard output) while the action runs; it gets what ends the log, and what logs an
--- answer. Throws 'FileFailure' if the log cannot be written to at the beginning. Lines that cannot be written later are
--- lost, and a message on standard error says so.
+-- | The access log at a path (@-@ is standard output) while the action runs; it gets what ends the log, and what logs
+-- an answer. Throws 'FileFailure' if the log cannot be written to at the beginning. Lines that cannot be written later
+-- are lost, and a message on standard error says so.
 withAccessLogAt :: LogFormat -> FilePath -> (IO () -> (Answer -> IO ()) -> IO a) -> IO a
 withAccessLogAt format path use = do
   handle (throwIO . failure) (checkLog settings)

@@ -37,7 +37,8 @@ withInherited = bracket open (mapM_ closeListener)
         { failureAttempt = "listen on the sockets of LISTEN_FDS",
           failureReason = ioe_description (exception :: IOException),
           failureRemedy =
-            "Pass as many listening stream sockets as LISTEN_FDS says, from descriptor 3 on. In a .socket unit of systemd: \
+            "Pass as many listening stream sockets as LISTEN_FDS says, from descriptor 3 on. In a .socket \
+            \unit of systemd: \
             \ListenStream=, and Accept=no."
         }
 

@@ -20,7 +20,8 @@ import System.Directory (removeFile, renameFile)
 -- result of @make@ must keep the file in use, for example open: otherwise another file could get the number of its
 -- inode. If making or moving throws an 'IOException', this throws @failure@ of that exception.
 --
--- > withOwnFile id "/run/me.pid" (`openFile` WriteMode) hClose (\file whileThere -> hPutStrLn file "1" >> whileThere serve)
+-- > withOwnFile id "/run/me.pid" (`openFile` WriteMode) hClose $ \file whileThere ->
+-- >   hPutStrLn file "1" >> whileThere serve
 withOwnFile ::
   Exception e =>
   (IOException -> e) ->

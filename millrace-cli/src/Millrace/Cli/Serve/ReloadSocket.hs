@@ -60,7 +60,8 @@ withReloadSocket path reload use = withOwnFile unmade path listening close answe
         { failureAttempt = "make the socket " <> path,
           failureReason = reasonOf (toException failure),
           failureRemedy =
-            "'millrace reload' asks there. 'pid-file' has at most 90 bytes, and the server's user may write to its folder."
+            "'millrace reload' asks there. 'pid-file' has at most 90 bytes, and the server's user may write \
+            \to its folder."
         }
     -- If there is no descriptor for a connection, it waits and tries again.
     serving listener = forever $

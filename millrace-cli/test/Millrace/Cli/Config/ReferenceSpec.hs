@@ -15,10 +15,13 @@ spec = do
     forM_ reference $ \(name, rows) -> do
       let names = map rowName rows
       (name, nub names) `shouldBe` (name, names)
-      [rowName row | row <- rows, let { text = noteText (rowNote row) }, null text || "." `isSuffixOf` text] `shouldBe` []
+      [rowName row | row <- rows, let text = noteText (rowNote row), null text || "." `isSuffixOf` text]
+        `shouldBe` []
       [rowName row | row <- rows, null (rowValues row)] `shouldBe` []
   it "links to pages of the guide" $
-    [page | (_, rows) <- reference, page <- map (notePage . rowNote) rows, not (null page), takeWhile (/= '#') page `notElem` pages]
+    [ page | (_, rows) <- reference, page <- map (notePage . rowNote) rows, not (null page), takeWhile (/= '#') page
+                                                                                               `notElem` pages
+    ]
       `shouldBe` []
   it "has the same settings as text and as JSON, in the same order" $ do
     let ofText = mapMaybe nameOfLine (lines (referenceText reference))

@@ -25,5 +25,23 @@ spec = do
       `shouldBe` ["- {}", "- a: 1", "  b: false", "- [x, y]"]
   where
     readBack reader value =
-      either (Left . map (renderMistake "file")) Right (readDocument reader (encodeUtf8 (pack (unlines (rendered value)))))
-    found = ["plain", "null", "False", "12", "- a", "a: b", "#", "'", "\"", "\\", "a\tb", "\"a\\\r\nb\"", "\233", "\127\128512"]
+      either
+        (Left . map (renderMistake "file"))
+        Right
+        (readDocument reader (encodeUtf8 (pack (unlines (rendered value)))))
+    found =
+      [ "plain",
+        "null",
+        "False",
+        "12",
+        "- a",
+        "a: b",
+        "#",
+        "'",
+        "\"",
+        "\\",
+        "a\tb",
+        "\"a\\\r\nb\"",
+        "\233",
+        "\127\128512"
+      ]

@@ -80,7 +80,8 @@ spec = do
     it "leads to the directories above" $ do
       page <- bodyOf "" [] (Listing ["a", "<b>", "c"] Nothing [])
       page
-        `holds` "<a href=\"../../../\">/</a> <a href=\"../../\">a</a><span>/</span><a href=\"../\">&lt;b&gt;</a><span>/</span><b aria-current=\"page\">c</b>"
+        `holds` "<a href=\"../../../\">/</a> <a href=\"../../\">a</a><span>/</span><a \
+                \href=\"../\">&lt;b&gt;</a><span>/</span><b aria-current=\"page\">c</b>"
       page `holds` "<title>/a/&lt;b&gt;/c/</title>"
       top <- bodyOf "" [] (Listing [] Nothing [])
       Char8.unpack top `shouldNotContain` "../"

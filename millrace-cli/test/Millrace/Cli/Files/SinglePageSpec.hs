@@ -83,7 +83,8 @@ spec = do
       let holds text = ByteString.isInfixOf text page
       map
         holds
-        [ "<a href=\"./link\">link</a></td><td><span title=\"13 bytes\">13 B</span></td><td><time datetime=\"1994-11-06T08:49:37Z\"",
+        [ "<a href=\"./link\">link</a></td><td><span title=\"13 bytes\">13 B</span></td><td><time \
+          \datetime=\"1994-11-06T08:49:37Z\"",
           "<a href=\"./link-to-directory/\">link-to-directory/</a></td><td></td><td><time ",
           "dangling",
           "pipe"

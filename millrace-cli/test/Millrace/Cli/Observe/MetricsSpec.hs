@@ -213,7 +213,8 @@ comparing =
     \record['loops']['count'],",
     "    'request_duration_seconds_sum': record['latency']['sum_microseconds'] / 1e6,",
     "    'build_info{version=\"%s\",backend=\"%s\"}' % (record['version'], record['backend']): 1}",
-    "wanted.update(('connections{state=\"%s\"}' % name, record['connections'][name]) for name in ('active', 'idle', 'new'))",
+    "wanted.update(('connections{state=\"%s\"}' % name, record['connections'][name]) for name in ('active', \
+    \'idle', 'new'))",
     "wanted.update(('requests_total{status=\"%s\"}' % name, record['requests'][name]) for name in ('1xx', '2xx', \
     \'3xx', '4xx', '5xx'))",
     "wanted.update(('connections_ended_by_limit_total{limit=\"%s\"}' % name, count) for name, count in \
@@ -225,7 +226,8 @@ comparing =
     "for end, count in zip(record['latency']['bucket_ends_microseconds'] + [None], \
     \record['latency']['bucket_counts']):",
     "    before += count",
-    "    found = [name for name in samples if 'bucket' in name and (end is None if '+Inf' in name else float(re.search('\"(.*)\"', name)[1]) * 1e6 == end)]",
+    "    found = [name for name in samples if 'bucket' in name and (end is None if '+Inf' in name else \
+    \float(re.search('\"(.*)\"', name)[1]) * 1e6 == end)]",
     "    assert len(found) == 1, (end, found)",
     "    wanted[found[0][len('millrace_'):]] = before",
     "wanted['request_duration_seconds_count'] = before",
@@ -234,7 +236,8 @@ comparing =
     "    wanted['upstream_well{target=\"%s\"}' % quoted(target['target'])] = int(target['health'] == 'well')",
     "    wanted['upstream_requests{target=\"%s\"}' % quoted(target['target'])] = target['requests']",
     "    wanted['upstream_connections_kept{target=\"%s\"}' % quoted(target['target'])] = target['kept']",
-    "differences = [(name, value, samples.get('millrace_' + name)) for name, value in wanted.items() if got(name) != value]",
+    "differences = [(name, value, samples.get('millrace_' + name)) for name, value in wanted.items() if \
+    \got(name) != value]",
     "changing = ('millrace_uptime_seconds', 'millrace_resident_memory_bytes', 'millrace_heap_bytes', 'millrace_loop_')",
     "others = [name for name in samples if not name.startswith(changing)]",
     "print(differences or others or 'the same')"

@@ -49,15 +49,16 @@ spec = do
       asked server ["-H", "Expect:", "-H", "Transfer-Encoding: chunked", "-d", replicate 20 'x'] "/"
         >>= isPlain "413 Request Entity Too Large"
   it "says which option has targets with a certificate of their own trusted" . withCertificates $ \folder ->
-    withServer ["pong", "--port", "0", "--certificate", folder </> "one.pem", "--key", folder </> "one.key"] $ \target ->
-      do
-        let url = "https://localhost:" ++ show (serverPort target)
-        withServer ["proxy", url, "--port", "0"] $ \server -> do
-          curl ["-i", serverUrl server] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
-          nextErrorLine server
-            >>= (`shouldSatisfy` ("'target-authorities' takes the certificates of those" `isInfixOf`))
-        withServer ["proxy", url, "--port", "0", "--target-authorities", folder </> "one.pem"] $ \server ->
-          curl [serverUrl server] `shouldReturn` "Pong!"
+    withServer ["pong", "--port", "0", "--certificate", folder </> "one.pem", "--key", folder </> "one.key"] $
+      \target ->
+        do
+          let url = "https://localhost:" ++ show (serverPort target)
+          withServer ["proxy", url, "--port", "0"] $ \server -> do
+            curl ["-i", serverUrl server] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
+            nextErrorLine server
+              >>= (`shouldSatisfy` ("'target-authorities' takes the certificates of those" `isInfixOf`))
+          withServer ["proxy", url, "--port", "0", "--target-authorities", folder </> "one.pem"] $ \server ->
+            curl [serverUrl server] `shouldReturn` "Pong!"
   it "blames a target whose response is broken before any of it was passed on"
     . withOneResponse "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"
     $ \target ->

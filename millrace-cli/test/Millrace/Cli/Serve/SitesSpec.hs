@@ -95,7 +95,7 @@ spec = do
         `shouldReturn` [("Access-Control-Allow-Origin", "https://a"), ("Access-Control-Expose-Headers", "X-From")]
     it "to an origin that is not" $ granted (Just "https://b") `shouldReturn` []
     it "to no origin" $ granted Nothing `shouldReturn` []
-  describe "a cache may give one client the answer to another's request: what depends on the origin is said in Vary" $ do
+  describe "names the origin in Vary where the answer depends on it, for caches" $ do
     let answers who =
           [ lookupAll response
             | origin <-

@@ -39,7 +39,8 @@
 -- >>> bind listener (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
 -- >>> listen listener 1
 -- >>> port <- socketPort listener
--- >>> _ <- forkIO (accept listener >>= \(peer, _) -> recv peer 1000 >> sendAll peer "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+-- >>> let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+-- >>> _ <- forkIO (accept listener >>= \(peer, _) -> recv peer 1000 >> sendAll peer answer)
 -- >>> manager <- newManager millraceManagerSettings
 -- >>> request <- parseRequest ("http://127.0.0.1:" ++ show port)
 -- >>> responseBody <$> httpLbs request manager

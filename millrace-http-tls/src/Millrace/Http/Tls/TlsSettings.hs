@@ -118,8 +118,8 @@ data TLSSettings = TLSSettings
     -- | Groups for the key exchange by OpenSSL's names, the preferred one first. Default: none, which means
     -- X25519MLKEM768 (if OpenSSL knows it), X25519, P-256, P-384.
     tlsKeyGroups :: ![String],
-    -- | Application protocols (ALPN), the preferred one first. 'Nothing' stands for @h2@, @http\/1.1@ and @http\/1.0@, of
-    -- which 'Network.Wai.Handler.MillraceTLS.runTLS' leaves out what the server's settings disable
+    -- | Application protocols (ALPN), the preferred one first. 'Nothing' stands for @h2@, @http\/1.1@ and @http\/1.0@,
+    -- of which 'Network.Wai.Handler.MillraceTLS.runTLS' leaves out what the server's settings disable
     -- ('Network.Wai.Handler.MillraceTLS.offering'). Default: 'Nothing'.
     tlsProtocols :: !(Maybe [ByteString]),
     -- | Whether clients must have certificates. These are verified against the system's authorities;
@@ -147,7 +147,8 @@ data TLSSettings = TLSSettings
     tlsCredentials :: !(Maybe Credentials),
     -- | Runs in each handshake: see 'tlsSettingsSni'. Default: none.
     tlsCredentialsFor :: !(Maybe (Maybe String -> IO Credentials)),
-    -- | How often the files of certificates are checked; 'Millrace.Duration.unlimited' means never. Default: @seconds 5@.
+    -- | How often the files of certificates are checked; 'Millrace.Duration.unlimited' means never. Default: @seconds
+    -- 5@.
     tlsWatchInterval :: !Duration,
     -- | Runs after certificates were read again because their files have changed. Default: nothing.
     tlsOnReload :: !(Reload -> IO ()),

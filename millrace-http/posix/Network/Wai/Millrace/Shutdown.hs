@@ -27,8 +27,8 @@ import Millrace.Signal (Signal (Interrupt, Terminate), nextSignal, withSignals)
 
 -- | Runs servers until SIGTERM, or SIGINT (the interrupt key), comes. Then they end in an orderly way, as
 -- 'Network.Wai.Handler.Millrace.setInstallShutdownHandler' describes it: each gets its settings through the function
--- that is passed. A second signal interrupts them, and whatever else the action does. Returns when the action has ended,
--- and how it did. Afterwards the signals have their earlier effects again.
+-- that is passed. A second signal interrupts them, and whatever else the action does. Returns when the action has
+-- ended, and how it did. Afterwards the signals have their earlier effects again.
 --
 -- > main = do
 -- >   end <- untilSignal $ \ending -> runSettings (ending (setPort 3000 defaultSettings)) application

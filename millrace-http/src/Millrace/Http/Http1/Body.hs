@@ -177,7 +177,12 @@ receiveBody connection receive = do
   sendContinue connection
   budget <- readRequest connection bodyBudget
   silence <- phaseDeadline connection (bodyMicros limits)
-  deadline <- if windowMicros > 0 then earlier silence <$> deadlineAfter (microseconds (max 0 budget)) else return silence
+  deadline <-
+    if windowMicros > 0
+      then
+        earlier silence
+          <$> deadlineAfter (microseconds (max 0 budget))
+      else return silence
   before <- monotonicNanoseconds
   count <- receive deadline
   after <- monotonicNanoseconds

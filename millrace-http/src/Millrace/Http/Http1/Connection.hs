@@ -708,5 +708,10 @@ phaseDeadline connection micros = do
   total <- totalDeadline connection
   if micros == 0
     then return total
-    else if total == noDeadline then deadlineAfter (microseconds micros) else earlier total <$> deadlineAfter (microseconds micros)
+    else
+      if total == noDeadline
+        then deadlineAfter (microseconds micros)
+        else
+          earlier total
+            <$> deadlineAfter (microseconds micros)
 {-# INLINE phaseDeadline #-}

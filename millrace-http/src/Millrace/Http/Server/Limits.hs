@@ -4,7 +4,15 @@
 
 -- |
 -- The limits of the settings, converted to the units in which they are applied.
-module Millrace.Http.Server.Limits (Limits (..), Rate (..), limitsOf, boundedMicros, secondsInMicros, millisInMicros) where
+module Millrace.Http.Server.Limits
+  ( Limits (..),
+    Rate (..),
+    limitsOf,
+    boundedMicros,
+    secondsInMicros,
+    millisInMicros,
+  )
+where
 
 import Data.Maybe (fromMaybe)
 import Data.Word (Word32)

@@ -565,8 +565,8 @@ setTotalTimeout :: Duration -> Settings -> Settings
 setTotalTimeout value settings = settings {settingsTotalTimeout = value}
 
 -- | @setMinimumRate bytesPerSecond window@: in every window of waiting of that length, a second at least, a client must
--- send or receive this many bytes per second on average. Otherwise its time limit counts as passed. For request bodies this
--- replaces 'setSlowlorisSize'. The default is a rate of 0, no minimum.
+-- send or receive this many bytes per second on average. Otherwise its time limit counts as passed. For request bodies
+-- this replaces 'setSlowlorisSize'. The default is a rate of 0, no minimum.
 setMinimumRate :: Int -> Duration -> Settings -> Settings
 setMinimumRate rate window settings =
   settings {settingsMinimumRate = if rate > 0 then Just (rate, max (seconds 1) window) else Nothing}

@@ -41,7 +41,8 @@
 -- >>> import qualified Data.ByteString.Char8 as Char8
 -- >>> import Network.HTTP.Types (status200)
 -- >>> import Network.Wai (rawPathInfo, responseLBS)
--- >>> let application request respond = respond (responseLBS status200 [] (Data.String.fromString (show (rawPathInfo request))))
+-- >>> let text = Data.String.fromString . show
+-- >>> let application request respond = respond (responseLBS status200 [] (text (rawPathInfo request)))
 -- >>> :{
 -- testWithApplication (return application) $ \port -> do
 --   client <- socket AF_INET Stream defaultProtocol

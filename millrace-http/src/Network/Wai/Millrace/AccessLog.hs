@@ -49,8 +49,8 @@ data LogFormat
     JsonLines
   deriving (Eq, Show)
 
--- | Passes what 'Network.Wai.Handler.Millrace.setOnAnswer' takes, and the open log, so that a program that ends by other
--- ways can end it ('Millrace.Log.endLog'). Throws an 'IOError' at the beginning if the log cannot be written to.
+-- | Passes what 'Network.Wai.Handler.Millrace.setOnAnswer' takes, and the open log, so that a program that ends by
+-- other ways can end it ('Millrace.Log.endLog'). Throws an 'IOError' at the beginning if the log cannot be written to.
 withAccessLog :: LogFormat -> LogSettings -> (Log -> (Answer -> IO ()) -> IO a) -> IO a
 withAccessLog format settings use = withLog settings $ \output -> do
   second <- newIORef (-1, "")

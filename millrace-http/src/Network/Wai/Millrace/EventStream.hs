@@ -105,7 +105,8 @@ data Step
 --
 -- >>> import Data.ByteString.Builder (toLazyByteString)
 -- >>> import Millrace.Duration (seconds)
--- >>> toLazyByteString (renderEvent (event "42") {eventName = Just "answer", eventId = Just "7", eventRetry = Just (seconds 3)})
+-- >>> let answer = (event "42") {eventName = Just "answer", eventId = Just "7", eventRetry = Just (seconds 3)}
+-- >>> toLazyByteString (renderEvent answer)
 -- "event: answer\nid: 7\nretry: 3000\ndata: 42\n\n"
 renderEvent :: Event -> Builder
 renderEvent (Event text name identifier pause) =

@@ -73,7 +73,8 @@ data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 -- certificates cannot be used, or if an address is taken.
 --
 -- > withTLS (offering settings tls) $ \protection -> withHTTP3 tls settings listeners application $ \http3 ->
--- >   runSettingsListeners (besideHTTP3 http3 (protectedBy protection settings)) listeners (announcingHTTP3 http3 application)
+-- >   let overTcp = besideHTTP3 http3 (protectedBy protection settings)
+-- >    in runSettingsListeners overTcp listeners (announcingHTTP3 http3 application)
 withHTTP3 :: TLSSettings -> Settings -> [Listener] -> Application -> (HTTP3 -> IO a) -> IO a
 withHTTP3 tls settings listeners application use = mask $ \restore -> do
   refuseUnsupported tls settings

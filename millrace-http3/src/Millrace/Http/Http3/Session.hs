@@ -292,8 +292,8 @@ attendHanded session handed = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Connections
 
--- Connections have opened or ended. One thread at a time calls the settings' actions, in order. A change that comes when
--- that thread has just looked for the last time is reported within a second (checkTimeouts).
+-- Connections have opened or ended. One thread at a time calls the settings' actions, in order. A change that comes
+-- when that thread has just looked for the last time is reported within a second (checkTimeouts).
 noteChanges :: Session -> IO ()
 noteChanges session = mask $ \restore -> do
   free <- tryTakeMVar (sessionChanges session)

@@ -80,10 +80,10 @@ data Condition
   | Closed
   deriving (Eq)
 
--- | Connects until a deadline. The string has libpq's form, a URI (@postgres:\/\/user:password\@host:port\/database@) or
--- words (@host=... dbname=...@); parameters that it leaves out come from the environment (@PGHOST@ ...) as in all
--- programs with libpq. Several hosts are tried in turn. Throws 'NotConnected', and an 'IOError' when a
--- look-up fails or the deadline passes.
+-- | Connects until a deadline. The string has libpq's form, a URI (@postgres:\/\/user:password\@host:port\/database@)
+-- or words (@host=... dbname=...@); parameters that it leaves out come from the environment (@PGHOST@ ...) as in all
+-- programs with libpq. Several hosts are tried in turn. Throws 'NotConnected', and an 'IOError' when a look-up fails or
+-- the deadline passes.
 --
 -- > deadline <- deadlineAfter (seconds 2)
 -- > connection <- connectBefore deadline "postgres://shop@db.example:5432/shop"
