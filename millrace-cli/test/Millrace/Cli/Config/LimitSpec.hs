@@ -8,9 +8,10 @@ import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
 import Control.Monad (forM_)
 import qualified Data.ByteString.Char8 as Char8
-import Data.List (isPrefixOf, isSuffixOf)
+import Data.List (isInfixOf, isPrefixOf, isSuffixOf)
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
+import Numeric (readHex)
 import Program
 import Site (write)
 import System.Exit (ExitCode (..))
@@ -145,6 +146,16 @@ spec = around withCertificates $ do
             (secure folder ", http3: 'on'")
             (files folder)
         else pendingWith "it needs a program with HTTP/3, and aioquic"
+  it "has no more of malloc's arenas than it has processors" $ \_ -> do
+    path <- millracePath
+    let onFirstProcessor = "first=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); exec taskset -c $first \"$@\""
+    withCommand "bash" ["-c", onFirstProcessor, "bash", path, "pong", "--port", "0", "--cores", "4"] $ \server -> do
+      process <- maybe (fail "it has ended") pure =<< getPid (serverProcess server)
+      curl [serverUrl server] `shouldReturn` "Pong!"
+      -- All but the first arena begin at a multiple of 64 MB. So does GHC's heap, and perhaps another mapping by chance.
+      maps <- lines <$> readFile ("/proc/" <> show process <> "/maps")
+      let begins = [begin :: Integer | line <- maps, " rw-p 00000000 00:00 0" `isInfixOf` line, (begin, _) <- readHex line]
+      filter ((== 0) . (`mod` 67108864)) begins `shouldSatisfy` (<= 2) . length
   it "shares its descriptors among the addresses that it listens on" $ \folder -> do
     configured folder ["listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]"] []
     withDescriptors 100 folder $ \server -> do
