@@ -1,8 +1,9 @@
 -- | Runs a program, and starts it again when it fails: after a tenth of a second, then after twice as long each time,
--- up to a minute. It ends with the program's success, or when it is asked to end; then it ends the program.
+-- up to a minute. It ends with the program's success, or when it is asked to end; then the program has five seconds.
 module Main (main) where
 
 import Control.Concurrent.Async (race)
+import Control.Exception (onException)
 import Control.Monad (unless)
 import Millrace.Duration
 import Millrace.Process
@@ -21,7 +22,7 @@ main = do
 
 superviseFrom :: Duration -> Command -> IO ()
 superviseFrom pause what = do
-  exit <- withProcess what waitProcess
+  exit <- withProcess what (\process -> waitProcess process `onException` terminateProcess (seconds 5) process)
   unless (exit == Exited 0) $ do
     putStrLn ("it ended: " ++ show exit ++ "; again in " ++ show pause)
     sleep pause

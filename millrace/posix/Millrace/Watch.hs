@@ -20,6 +20,9 @@
 -- 7. A directory that may not be read is reported, but not what happens in it. One that was named throws an error.
 -- 8. Paths are those at the time when events are taken. So an event of a directory that was renamed later may have its
 --    new path.
+-- 9. A change is what has happened, and later ones may have undone it: the name may mean something else by now, or
+--    nothing. So a program that keeps a copy looks at each path that an event names, at both of a rename, and makes
+--    the copy equal to what it finds; below a directory, everything. Two names that were exchanged are two renames.
 --
 -- Waiting occupies no operating system thread, and is interruptible. The next call returns the events that an
 -- interrupted one has taken. All functions throw an 'IOError' that names the function and the path. Only on Linux, for
