@@ -3,6 +3,7 @@
 -- | Connecting, deadlines, interruptions, restarts of the server, and pools.
 module ConnectionSpec (spec) where
 
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, readMVar)
 import Control.Exception
 import Control.Monad (forM, forM_, replicateM, unless, when)
 import Data.ByteString (ByteString)
@@ -151,13 +152,18 @@ spec server = describe "connections" $ do
     isDeadlineError problem `shouldBe` True
     close connection
   it "are waited for until a deadline while another thread uses them" $
-    withConnectionTo server $ \connection -> do
-      first <- start (query connection late [value (1 :: Int), value (2 :: Double)])
-      busy <- becomesTrue 20000 ((== Nothing) <$> Timer.timeout 20000 (isReusable connection))
+    withConnectionTo server $ \connection -> withConnectionTo server $ \holder -> do
+      let locking = statement "SELECT $1::int FROM pg_advisory_lock(7)" column :: Statement Int
+          waiters = query holder (statement "SELECT count(*) FROM pg_locks WHERE NOT granted" column) [] :: IO [Int]
+      query holder locking [value (0 :: Int)] `shouldReturn` [0]
+      first <- start (query connection locking [value (1 :: Int)])
+      busy <- becomesTrue 20000 ((== [1]) <$> waiters)
       busy `shouldBe` True
+      Timer.timeout 20000 (isReusable connection) `shouldReturn` Nothing
       soon <- deadlineAfter (milliseconds 100)
       problem <- failsWith (query (untilDeadline soon connection) number [value (2 :: Int)])
       isDeadlineError problem `shouldBe` True
+      query holder (statement "SELECT pg_advisory_unlock(7)" column) [] `shouldReturn` [True]
       finish first `shouldReturn` [1]
       later <- deadlineAfter (seconds 20)
       query (untilDeadline later connection) number [value (3 :: Int)] `shouldReturn` [3]
@@ -187,14 +193,16 @@ spec server = describe "connections" $ do
       statusMade <$> poolStatus pool `shouldReturn` 2
   it "are waited for until a deadline when all are in use" $
     withPool (postgresqlPool (serverLocal server)) {poolLimit = 2, poolWait = milliseconds 100} $ \pool -> do
+      free <- newEmptyMVar
       busy <-
         replicateM
           2
-          (start (withResource pool (\connection -> query connection late [value (5 :: Int), value (1 :: Double)])))
+          (start (withResource pool (\connection -> readMVar free >> query connection number [value (5 :: Int)])))
       inUse <- becomesTrue 20000 ((== 2) . statusInUse <$> poolStatus pool)
       inUse `shouldBe` True
       problem <- within 20 "the deadline" (failsWith (withResource pool return))
       problem `shouldBe` PoolExhausted 2 0
+      putMVar free ()
       within 20 "the others" (mapM finish busy) `shouldReturn` [[5], [5]]
   it "are made anew when the server has ended an idle one" $
     withConnectionTo server $ \other ->
