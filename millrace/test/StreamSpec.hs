@@ -139,6 +139,24 @@ spec = do
             (takeBytes, hasEnded') <- exactly source
             return (hasEnded' >>= \over -> if over then return Nothing else Just <$> takeBytes 7)
       surviving (bytesAt 0 28000) taken (pieces 7 (bytesAt 0 28000))
+      let inTurn source = do
+            (takeBytes, rest) <- takingFrom source
+            taken' <- newIORef 0
+            return $ do
+              count <- readIORef taken'
+              bytes <- if even (count :: Int) && count < 500 then takeBytes 7 else rest
+              writeIORef taken' (count + 1)
+              return (if ByteString.null bytes then Nothing else Just bytes)
+      survivingSuch ((== bytesAt 0 28000) . ByteString.concat) (bytesAt 0 28000) inTurn
+    it "gives what follows the parts of a known length" $ do
+      forM_ [1, 2, 3, 5, 20] $ \size -> do
+        (takeBytes, rest) <- fromPieces (pieces size "\ETXabcone\ntwo\nthree") >>= takingFrom
+        (takeBytes 1 >>= takeBytes . fromIntegral . ByteString.head) `shouldReturn` "abc"
+        takeBytes 0 `shouldReturn` ""
+        next <- linesOf 80 rest
+        collect next `shouldReturn` ["one", "two", "three"]
+        rest `shouldReturn` ""
+        failsWith (takeBytes 1) `shouldReturn` EndsWithin "piece" 1 0
     it "cuts frames wherever the pieces end" $ do
       let framed = ByteString.concat [frame Length16 (bytesAt 0 n) | n <- [0, 1, 255, 256, 1000]]
       forM_ [1, 2, 3, 7, 100, 5000] $ \size -> do
@@ -186,7 +204,8 @@ spec = do
       outcome `shouldBe` (Left ForTest :: Either ForTest ())
   where
     -- Sends bytes in random pieces, and takes what is cut from them under deadlines that pass all the time.
-    surviving bytes cut wanted = withUnixPair $ \here there -> do
+    surviving bytes cut wanted = survivingSuch (== wanted) bytes cut
+    survivingSuch isWanted bytes cut = withUnixPair $ \here there -> do
       random <- newRandom 3
       let sending left = unless (ByteString.null left) $ do
             size <- below random 60
@@ -207,7 +226,7 @@ spec = do
       next <- cut (recv here 50)
       (got, interrupted) <- taking next [] 0
       finish sender
-      (got == wanted) `shouldBe` True
+      isWanted got `shouldBe` True
       interrupted `shouldSatisfy` (> 20)
     pieces size bytes
       | ByteString.null bytes = []

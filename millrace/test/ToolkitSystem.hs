@@ -214,6 +214,14 @@ functions root =
                 takeBytes 10 >> void isAtEnd
           )
     ),
+    ( "takingFrom",
+      \i ->
+        withUnixPair
+          ( \here there ->
+              sendAll here (bytesAt i 10) >> Stream.takingFrom (Stream.fromSocket there) >>= \(takeBytes, rest) ->
+                takeBytes 7 >> void rest
+          )
+    ),
     ( "collect",
       \i ->
         withUnixPair

@@ -37,6 +37,7 @@ module Millrace.Stream
     framesOf,
     frame,
     exactly,
+    takingFrom,
     collect,
     whole,
   )
@@ -218,7 +219,8 @@ instance Exception EndsWithin
 -- Of a longer line, it has taken no more from the source than the piece with that byte.
 --
 -- If the action is interrupted, or the source throws, the next call continues: no byte is lost. The source runs masked,
--- and is interruptible where it waits.
+-- and is interruptible where it waits. What came behind a line in the same piece is kept for the next one, and other
+-- readers of the source do not get it.
 --
 -- >>> next <- fromPieces ["a\r\nb\n\nc"] >>= linesOf 80
 -- >>> collect next
@@ -360,7 +362,8 @@ framesOf framing most source = do
 
 -- | An action that takes exactly the given number of bytes of a source, and one that tells whether the source is at its
 -- end. If the source ends before, the first one throws 'EndsWithin', and takes nothing. If one of them is interrupted,
--- no byte is lost.
+-- no byte is lost. They hold what has come of the source and was not taken: other readers of it do not get that. Where
+-- other things follow, use 'takingFrom'.
 --
 -- >>> (takeBytes, _) <- fromPieces ["abc", "def"] >>= exactly
 -- >>> (,) <$> takeBytes 2 <*> takeBytes 3
@@ -368,10 +371,26 @@ framesOf framing most source = do
 exactly :: Source -> IO (Int -> IO ByteString, IO Bool)
 exactly source = do
   state <- newIORef (Held [] 0)
-  let takeBytes count = taking state $ \takeUntil -> do
-        bytes <- promised "piece" state source count
-        ByteString.take count bytes <$ takeUntil (holding (ByteString.drop count bytes))
-  return (takeBytes, mask_ (ByteString.null <$> held state source 1))
+  return (takeHeld state source, mask_ (ByteString.null <$> held state source 1))
+
+-- | For a stream that begins with parts of known lengths: an action that takes exactly the given number of bytes, as
+-- that of 'exactly' does, and a source of what follows them. What follows may be in the same piece, so the source that
+-- was given must not be used beside them. If one of them is interrupted, no byte is lost.
+--
+-- >>> (takeBytes, rest) <- fromPieces ["\ETXabcone\n", "two"] >>= takingFrom
+-- >>> takeBytes 1 >>= takeBytes . fromEnum . Data.ByteString.head
+-- "abc"
+-- >>> linesOf 80 rest >>= collect
+-- ["one","two"]
+takingFrom :: Source -> IO (Int -> IO ByteString, Source)
+takingFrom source = do
+  state <- newIORef (Held [] 0)
+  return (takeHeld state source, taking state (\takeUntil -> held state source 1 >>= (<$ takeUntil (Held [] 0))))
+
+takeHeld :: IORef Held -> Source -> Int -> IO ByteString
+takeHeld state source count = taking state $ \takeUntil -> do
+  bytes <- promised "piece" state source count
+  ByteString.take count bytes <$ takeUntil (holding (ByteString.drop count bytes))
 
 -- Bytes that have come from a source and were not taken: the pieces, the last one first, and the number of their bytes.
 data Held = Held [ByteString] !Int
