@@ -178,6 +178,19 @@ spec = do
               readPipe (fromJust (processOutput process)) 1 `shouldReturn` "\n"
               within 10 "the end" (terminateProcess (milliseconds 300) process) `shouldReturn` Killed Terminate
               daemonIsGone
+            let trap = "trap \"echo asked >> $FILE.asked; exit\" TERM; echo $$ > $FILE;"
+                obedient =
+                  unwords
+                    [ "FILE=" ++ root ++ "/daemon; export FILE;",
+                      "(setsid sh -c '" ++ trap ++ " while :; do sleep 0.01; done' &);",
+                      "while [ ! -s $FILE ]; do sleep 0.01; done; echo; exec sleep 600"
+                    ]
+                askedAll = (command "sh" ["-c", obedient]) {commandContainment = ByCgroup, commandOutput = NewPipe}
+            withProcess askedAll $ \process -> do
+              readPipe (fromJust (processOutput process)) 1 `shouldReturn` "\n"
+              within 20 "the end" (terminateProcess (seconds 60) process) `shouldReturn` Killed Terminate
+              daemonIsGone
+              readFile (root ++ "/daemon.asked") `shouldReturn` "asked\n"
             failsWith (startProcess (command "/none" []) {commandContainment = ByCgroup})
               >>= (`shouldSatisfy` hasCode eNOENT)
             own <- getProcessID

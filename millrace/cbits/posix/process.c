@@ -357,6 +357,13 @@ int mrh_signal_process(int pidfd, int signal_number)
     return syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0) < 0 ? -errno : 0;
 }
 
+int mrh_open_process(int process)
+{
+    /* pidfd_open closes it in programs that are started. */
+    int pidfd = (int)syscall(SYS_pidfd_open, process, 0);
+    return pidfd < 0 ? -errno : pidfd;
+}
+
 /* True if the process's number still means this process: it runs, or has ended and was not reaped. */
 static bool keeps_its_number(int pidfd)
 {

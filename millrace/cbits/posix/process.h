@@ -34,6 +34,9 @@ mrh_work mrh_do_group_runs;
 int mrh_signal_process(int pidfd, int signal_number);
 int mrh_signal_group(int pidfd, int process, int signal_number);
 
+/* Opens a process by its number. Returns its pidfd, or an error's negative code. */
+int mrh_open_process(int process);
+
 /* Reaps a process. Returns 0 if it has not ended, else 1 << 32 | (1 << 31 if a signal killed it) | its exit code or
  * that signal's number; or a negative errno. */
 int64_t mrh_reap(int pidfd);

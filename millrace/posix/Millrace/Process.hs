@@ -638,19 +638,24 @@ end function process = do
   unless mayKill $ throwIO (failure function (show process) ePERM)
   waitProcess process
 
--- | @terminateProcess (seconds 5) process@ asks the process and its group to end (@SIGTERM@), kills them when they have
--- not done so after the given time, and waits for the end: of the process, and until nothing runs in its group or the
--- time is over. So the worker of a script that ends at once has its time, too. If it is interrupted, it kills them at
--- once. Throws for a process that may not be signalled (@EPERM@), because it has become another user's.
+-- | @terminateProcess (seconds 5) process@ asks the process and its group to end (@SIGTERM@), with 'ByCgroup'
+-- everything that it has started. It kills them when they have not done so after the given time, and waits for the end:
+-- of the process, and until nothing runs in its group or its cgroup, or the time is over. So the worker of a script
+-- that ends at once has its time, too. If it is interrupted, it kills them at once. Throws for a process that may not
+-- be signalled (@EPERM@), because it has become another user's.
 terminateProcess :: Duration -> Process -> IO Exit
 terminateProcess grace process = (`onException` atOnce) $ do
   deadline <- deadlineAfter grace
   writeIORef (processRespite process) (Just deadline)
-  signalGroup Terminate process
+  maybe (signalGroup Terminate process) askAll (processCgroup process)
   ended <- endedBy deadline process
   maybe (end "Millrace.Process.terminateProcess" process) return ended
   where
     atOnce = writeIORef (processRespite process) Nothing >> kill process
+    -- Each gets the signal once: programs take a second one for a demand to hurry.
+    askAll cgroup = do
+      signalProcess Terminate process
+      askMembers (saturated (signalNumber Terminate)) (processNumber process) cgroup
 
 -- | While the action runs, this process adopts the orphans among its descendants (it is a /subreaper/): when a process
 -- ends whose children go on, this process becomes their parent, in place of process 1. It reaps those that end, within

@@ -1,18 +1,19 @@
 -- Must not know: loops, operations.
 
--- | Cgroups of Linux, version 2, to end everything that a process has started. They limit nothing.
+-- | Cgroups of Linux, version 2, to ask and to end everything that a process has started. They limit nothing.
 module Millrace.Internal.Cgroup
   ( Cgroup,
     makeCgroup,
     cgroupMembers,
     isPopulated,
+    askMembers,
     endCgroup,
     cannotContain,
   )
 where
 
-import Control.Exception (IOException, catch, throwIO, try)
-import Control.Monad (filterM, forM_, unless)
+import Control.Exception (IOException, bracket, catch, throwIO, try)
+import Control.Monad (filterM, forM_, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (chr, isOctDigit)
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
@@ -31,6 +32,12 @@ import System.IO.Unsafe (unsafePerformIO)
 foreign import ccall unsafe "getpid" c_getpid :: IO CInt
 
 foreign import ccall unsafe "kill" c_kill :: CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_open_process" c_open_process :: CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_signal_process" c_signal_process :: CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "close" c_close :: CInt -> IO CInt
 
 -- | A cgroup of this program, by its path.
 newtype Cgroup = Cgroup FilePath
@@ -76,6 +83,29 @@ isPopulated (Cgroup path) =
     unknown :: IOException -> IO Bool
     unknown _ = return True
 
+-- | Sends each process in it, or below it, this signal once, but not the process with this number. Processes that it
+-- may not signal, and those that begin meanwhile, get none.
+askMembers :: CInt -> CInt -> Cgroup -> IO ()
+askMembers signal leftOut (Cgroup path) = do
+  found <- filter (/= leftOut) <$> membersBelow path
+  bracket (mapM (\member -> (,) member <$> c_open_process member) found) (mapM_ closeOpened) $ \opened -> do
+    -- A number may have come to mean a process elsewhere before it was opened. It is not in the cgroup then.
+    still <- membersBelow path
+    forM_ opened $ \(member, handle) ->
+      when (handle >= 0 && member `elem` still) (void (c_signal_process handle signal))
+  where
+    closeOpened (_, handle) = when (handle >= 0) (void (c_close handle))
+
+membersBelow :: FilePath -> IO [CInt]
+membersBelow path = (++) <$> orNone (membersOf path) <*> (orNone (below path) >>= fmap concat . mapM membersBelow)
+  where
+    -- Cgroups that the processes have made may vanish meanwhile.
+    orNone action = action `catch` \problem -> let _ = problem :: IOException in return []
+
+membersOf :: FilePath -> IO [CInt]
+membersOf path =
+  map fromIntegral . mapMaybe (fmap fst . Char8.readInt) . Char8.lines <$> Char8.readFile (path ++ "/cgroup.procs")
+
 -- | Kills everything in it, and removes it: when nothing runs in it any more. Does nothing if it is removed already.
 endCgroup :: Cgroup -> IO ()
 endCgroup cgroup@(Cgroup path) = go 1000
@@ -98,8 +128,7 @@ killAll path = do
   either (\problem -> let _ = problem :: IOException in quietly killEach) return killed
   where
     killEach = do
-      members <- mapMaybe (fmap fst . Char8.readInt) . Char8.lines <$> Char8.readFile (path ++ "/cgroup.procs")
-      forM_ members (\member -> c_kill (fromIntegral member) 9)
+      membersOf path >>= mapM_ (`c_kill` 9)
       below path >>= mapM_ killAll
 
 -- The process may have made cgroups in its own one.
