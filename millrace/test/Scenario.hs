@@ -31,12 +31,14 @@ import Millrace.File.Access (writeVectorAt)
 import Millrace.File.Buffered (withWriter, writeBytes)
 import Millrace.File.Temporary (replaceFile, withTemporaryDirectory, withTemporaryFile)
 import Millrace.Manager
+import Millrace.Name (Query (..), passive)
 import qualified Millrace.Process as Process
 import Millrace.Signal (Signal (Terminate, User2))
 import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
 import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString
+import Millrace.Socket.Connect (Server (..), defaultServer, withRunningServer)
 import Millrace.Socket.Option (connectSending, setFastOpen)
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 import qualified Millrace.Timer as Timer
@@ -119,6 +121,7 @@ scenarios :: [(String, IO ())]
 scenarios =
   [ ("accept-without-descriptors", acceptWithoutDescriptors),
     ("give-up-without-descriptors", giveUpWithoutDescriptors),
+    ("server-with-few-descriptors", serverWithFewDescriptors),
     ("begin-without-descriptors", beginWithoutDescriptors),
     ("socket-without-descriptors", socketWithoutDescriptors),
     ("threads-end-without-descriptors", threadsEndWithoutDescriptors),
@@ -259,6 +262,29 @@ acceptWithoutDescriptors = withListener $ \listener address -> do
     forM_ clients $ \client -> receiveExactly client 0 10
     -- And again, with waiting acceptors of which there are more than connections.
     mapM_ close (clients ++ connections)
+
+-- A server begins while few files may be open. Later there may be more, so that its clients find room in this process.
+serverWithFewDescriptors :: IO ()
+serverWithFewDescriptors = do
+  limits <- getResourceLimit ResourceOpenFiles
+  let setLimit most = setResourceLimit ResourceOpenFiles limits {softLimit = ResourceLimit most}
+  ready <- newEmptyMVar
+  full <- newEmptyMVar
+  served <- newIORef (0 :: Int)
+  setLimit 100
+  let server = defaultServer {serverReady = putMVar ready, serverFull = putMVar full ()}
+      serve connection = atomicModifyIORef' served (\count -> (count + 1, ())) >> void (recv connection 1)
+  withRunningServer server (passive "0") {queryHost = Just "127.0.0.1"} serve $ do
+    addresses <- takeMVar ready
+    setLimit 1000
+    forM_ addresses $ \address -> do
+      clients <- clientsOf address 85
+      forM_ clients (`connect` address)
+      within 10 "word that it is full" (takeMVar full)
+      threadDelay 100000
+      count <- readIORef served
+      require (count == 84) ("of 100 descriptors it left 16 to others, but served " ++ show count)
+      mapM_ close clients
 
 giveUpWithoutDescriptors :: IO ()
 giveUpWithoutDescriptors = withListener $ \listener address -> do

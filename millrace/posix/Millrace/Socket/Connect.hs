@@ -70,6 +70,7 @@ import Foreign.C.Error
     eNOTCONN,
     ePIPE,
   )
+import Foreign.C.Types (CBool (..))
 import GHC.IO.Exception (IOException (ioe_description, ioe_errno))
 import Millrace.Deadline
   ( Deadline,
@@ -97,6 +98,9 @@ import System.IO.Error
     isFullError,
     mkIOError,
   )
+import System.Posix.Resource (Resource (ResourceOpenFiles), ResourceLimit (..), getResourceLimit, softLimit)
+
+foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
 -- | Looks up a name and connects to the first of its addresses that answers (RFC 8305, happy eyeballs): addresses of
 -- both families alternate, and when one has not answered after a quarter of a second, the next one is tried at the same
@@ -193,7 +197,9 @@ noConnection name attempts =
 
 -- | How connections are served. 'defaultServer' has the defaults.
 data Server = Server
-  { -- | The most connections that are served at the same time; further ones wait in the system's queue.
+  { -- | The most connections that are served at the same time; further ones wait in the system's queue. Of the
+    -- process's limit of open files (@ulimit -n@), when the server starts, they leave an eighth to what their actions
+    -- open, at least 16 and at most 1024: with a limit of 1024 no more than 896 are served, whatever is said here.
     serverConnectionsMax :: !Int,
     -- | the length of the system's queue
     serverBacklog :: !Int,
@@ -206,8 +212,8 @@ data Server = Server
     serverSharesPort :: !Bool,
     -- | runs when the server listens, with its addresses
     serverReady :: [SockAddr] -> IO (),
-    -- | runs when as many connections are open as 'serverConnectionsMax' says, at most once in ten seconds: further
-    -- clients wait now
+    -- | runs when as many connections are open as 'serverConnectionsMax' or the limit of open files allows, at most
+    -- once in ten seconds: further clients wait now
     serverFull :: IO (),
     -- | gets the exceptions of a connection's action, with the address of the peer, but not those that the server
     -- itself interrupts it with when it ends: 'printing', 'ignoring', or an action of the program
@@ -227,7 +233,7 @@ defaultServer =
       serverReady = \_ -> return (),
       serverFull = do
         name <- getProgName
-        printSeldom (name ++ ": clients wait: as many connections are open as serverConnectionsMax allows"),
+        printSeldom (name ++ ": clients wait: there are as many as serverConnectionsMax or ulimit -n allows"),
       serverProblem = printing
     }
 
@@ -268,12 +274,25 @@ withServer server query serve = newTVarIO False >>= \isHurried -> servingUntil i
 
 -- Another thread may end the time of grace by the variable.
 servingUntil :: TVar Bool -> Server -> Query -> (Socket -> IO ()) -> IO a
-servingUntil isHurried server query serve = bracket (listenOn server query) (mapM_ close) $ \listeners -> do
+servingUntil isHurried chosen query serve = bracket (listenOn chosen query) (mapM_ close) $ \listeners -> do
+  server <- withinDescriptors chosen
   mapM getSocketName listeners >>= serverReady server
   serving <- ServedConnections isHurried <$> newTVarIO Map.empty <*> newIORef False
   let begin = beginServing server serving serve
       stopListening = mapM_ (acceptQueued server serving begin) listeners >> mapM_ close listeners
   acceptAll server listeners serving begin `finally` (stopListening >> endGracefully server serving)
+
+-- Without descriptors, 'accept' waits and says nothing, and what a connection's action opens fails.
+withinDescriptors :: Server -> IO Server
+withinDescriptors server = do
+  isSimulated <- c_is_simulated_here
+  limit <- softLimit <$> getResourceLimit ResourceOpenFiles
+  return $ case limit of
+    ResourceLimit most
+      | isSimulated == 0 -> server {serverConnectionsMax = min (serverConnectionsMax server) (shareOf most)}
+    _ -> server
+  where
+    shareOf most = fromInteger (max 1 (min (toInteger (maxBound :: Int)) (most - max 16 (min 1024 (most `div` 8)))))
 
 -- Whether the time of grace is over; the connections of a server; and whether their threads have been interrupted.
 data ServedConnections = ServedConnections !(TVar Bool) !(TVar (Map.Map ThreadId Socket)) !(IORef Bool)
