@@ -17,6 +17,7 @@ import Network.Wai.Handler.Millrace (setInstallShutdownHandler, setTotalTimeout)
 import Network.Wai.Millrace.EventStream
 import Support
 import Test.Hspec
+import qualified TestSupport.Time as Time
 
 spec :: Spec
 spec = describe "Network.Wai.Millrace.EventStream" $ do
@@ -43,6 +44,20 @@ spec = describe "Network.Wai.Millrace.EventStream" $ do
     withServer id (\request respond -> respond (responseEventsEvery (milliseconds 50) request produce)) $ \port -> do
       _ <- withConnection port (\client -> send client get >> receiveUntil client ":\n\n")
       within "the end of the action" (takeMVar ended)
+  it "interrupts the action soon when the client has gone, although there is nothing to send" $ do
+    ended <- newEmptyMVar
+    withServer id (events (\_ -> forEver () `finally` putMVar ended ())) $ \port -> do
+      _ <- withConnection port (\client -> send client get >> receiveUntil client "\r\n\r\n")
+      Time.within 10 "the end of the action" (takeMVar ended)
+  it "goes on for a client that has ended its sending side only" $ do
+    next <- newEmptyMVar
+    withServer id (events (\emit -> takeMVar next >>= emit . event)) $ \port -> withConnection port $ \client -> do
+      send client get
+      _ <- receiveUntil client "\r\n\r\n"
+      sendEnd client
+      _ <- receiveUntil client ":\n\n"
+      putMVar next "late"
+      receiveUntil client "0\r\n\r\n" >>= (`shouldSatisfy` B.isInfixOf "data: late\n\n")
   it "cuts the response off when the action throws" $
     withServer id (events (\emit -> emit (event "one") >> fail "broken")) $ \port -> withConnection port $ \client -> do
       send client get

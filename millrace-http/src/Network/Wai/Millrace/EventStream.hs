@@ -28,12 +28,12 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (Builder, byteString, char7, intDec)
 import qualified Data.ByteString.Char8 as C8
-import Millrace.Duration (Duration, durationMicroseconds, durationMilliseconds, seconds)
+import Millrace.Duration (Duration, durationMicroseconds, durationMilliseconds, milliseconds, seconds)
 import Millrace.Timer (registerDelay)
 import Network.HTTP.Types (status200)
 import Network.HTTP.Types.Header (hCacheControl, hContentType)
 import Network.Wai (Request, Response, requestHeaders, responseStream)
-import Network.Wai.Handler.Millrace (isServerEnding, pauseTimeout)
+import Network.Wai.Handler.Millrace (isServerEnding, onDisconnect, pauseTimeout)
 
 -- | An event.
 data Event = Event
@@ -62,8 +62,9 @@ lastEventId = lookup "Last-Event-ID" . requestHeaders
 
 -- | A response whose events the action sends. Sending waits while the client does not take what was sent before. The
 -- response ends when the action returns, or when the server shuts down: then the action is interrupted, and so it is
--- when the client has gone. After 15 seconds without an event the client gets a comment, so that nothing on the way
--- takes the connection for a dead one, and so that a client that has gone is noticed. Limits on the time of the whole
+-- when the client has gone: within a second or two of the end of its connection, unless it goes on taking what is
+-- sent. After 15 seconds without an event the client gets a comment, so that nothing on the way takes the connection
+-- for a dead one, and so that a client that has vanished without a word is noticed. Limits on the time of the whole
 -- request are lifted ('pauseTimeout').
 --
 -- An exception of the action cuts the response off, so that the client does not take it for complete.
@@ -77,21 +78,25 @@ responseEventsEvery quietTime request produce = responseStream status200 fields 
   flush
   next <- newEmptyTMVarIO
   outcome <- newEmptyTMVarIO
+  seemsGone <- newTVarIO False
   let send = atomically . putTMVar next
       begin = forkIOWithUnmask (\unmask -> try (unmask (produce send)) >>= atomically . putTMVar outcome)
-      go = do
-        quiet <- registerDelay (durationMicroseconds quietTime)
+      go quietNow = do
+        quiet <- registerDelay (durationMicroseconds quietNow)
         step <-
           atomically $
             (Sent <$> takeTMVar next)
               `orElse` (Over <$> readTMVar outcome)
               `orElse` (Over (Right ()) <$ (isServerEnding request >>= check))
+              `orElse` (Doubted <$ (readTVar seemsGone >>= check >> writeTVar seemsGone False))
               `orElse` (Quiet <$ (readTVar quiet >>= check))
         case step of
-          Sent one -> write (renderEvent one) >> flush >> go
-          Quiet -> write ":\n\n" >> flush >> go
+          Sent one -> write (renderEvent one) >> flush >> go quietNow
+          Doubted -> comment >> go (min quietTime firstDoubt)
+          Quiet -> comment >> go (min quietTime (quietNow <> quietNow))
           Over result -> either (throwIO :: SomeException -> IO ()) return result
-  bracket begin killThread (const go)
+      comment = write ":\n\n" >> flush
+  onDisconnect request (atomically (writeTVar seemsGone True)) (bracket begin killThread (const (go quietTime)))
   where
     -- Proxies of nginx's kind would collect the events.
     fields = [(hContentType, "text/event-stream"), (hCacheControl, "no-cache"), ("X-Accel-Buffering", "no")]
@@ -99,7 +104,14 @@ responseEventsEvery quietTime request produce = responseStream status200 fields 
 data Step
   = Sent !Event
   | Over !(Either SomeException ())
+  | -- The client has ended its side of the connection. It may still read. If it is gone, its system answers what is
+    -- sent with a reset, which the next sending finds.
+    Doubted
   | Quiet
+
+-- After a doubt, the time until the next comment. It doubles until it is the usual one again.
+firstDoubt :: Duration
+firstDoubt = milliseconds 250
 
 -- | An event as it is sent.
 --
