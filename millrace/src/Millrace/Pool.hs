@@ -166,7 +166,11 @@ data PoolProblem
         exhaustedWaiting :: !Int
       }
   | PoolClosed
-  deriving (Eq, Show)
+  deriving (Eq)
+
+-- By this GHC prints an exception that ends a program, before 9.10.
+instance Show PoolProblem where
+  showsPrec _ = showString . displayException
 
 instance Exception PoolProblem where
   displayException problem = case problem of

@@ -42,7 +42,11 @@ data TlsException = TlsException
     -- | OpenSSL's text about it; may be empty.
     tlsDetail :: !String
   }
-  deriving (Eq, Show)
+  deriving (Eq)
+
+-- By this GHC prints an exception that ends a program, before 9.10.
+instance Show TlsException where
+  showsPrec _ = showString . displayException
 
 instance Exception TlsException where
   displayException problem =
@@ -254,7 +258,11 @@ data SettingsError = SettingsError
     -- | OpenSSL's text about it; may be empty.
     settingsDetail :: !String
   }
-  deriving (Eq, Show)
+  deriving (Eq)
+
+-- By this GHC prints an exception that ends a program, before 9.10.
+instance Show SettingsError where
+  showsPrec _ = showString . displayException
 
 instance Exception SettingsError where
   displayException problem =

@@ -62,7 +62,11 @@ data PostgresqlProblem
       { problemStatement :: !ByteString,
         problemReason :: !Text
       }
-  deriving (Eq, Show)
+  deriving (Eq)
+
+-- By this GHC prints an exception that ends a program, before 9.10.
+instance Show PostgresqlProblem where
+  showsPrec _ = showString . displayException
 
 -- | The server's report about a statement that it refused.
 data Refusal = Refusal
