@@ -5,13 +5,14 @@
 #include <linux/openat2.h>
 #endif
 
-#ifdef RESOLVE_CACHED
-#include "work.h"
-
 #include <errno.h>
+
+#ifdef RESOLVE_CACHED
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -106,14 +107,20 @@ static bool get_status_from_memory(int descriptor, struct statx *status)
     return get_status(descriptor, status) && (entry_of(identity_of(status)) & 1);
 }
 
-/* All of these return the job's result, or -EAGAIN. */
+/* close(2) of glibc is a point of cancellation, which costs more. */
+static void close_now(int descriptor)
+{
+    syscall(SYS_close, descriptor);
+}
 
-static int64_t put_status(mrh_job *job, int descriptor)
+/* All of these return the work's result, or -EAGAIN. */
+
+static int64_t get_status_of(int descriptor, mrh_status *to)
 {
     struct statx status;
     if (!get_status_from_memory(descriptor, &status))
         return -EAGAIN;
-    mrh_status out = {
+    *to = (mrh_status){
         .device = (int64_t)makedev(status.stx_dev_major, status.stx_dev_minor),
         .inode = (int64_t)status.stx_ino,
         .mode = status.stx_mode,
@@ -130,72 +137,73 @@ static int64_t put_status(mrh_job *job, int descriptor)
         .changed_s = status.stx_ctime.tv_sec,
         .changed_ns = status.stx_ctime.tv_nsec,
     };
-    return mrh_job_set_output(job, &out, sizeof out);
+    return 0;
 }
 
-static int64_t get_status_of(mrh_job *job)
+static int64_t get_status_of_path(const char *path, bool follows, mrh_status *to)
 {
-    return put_status(job, (int)job->numbers[0]);
-}
-
-static int64_t get_status_of_path(mrh_job *job)
-{
-    int descriptor = open_cached(job->texts[0], O_PATH | (job->numbers[0] ? 0 : O_NOFOLLOW));
+    int descriptor = open_cached(path, O_PATH | (follows ? 0 : O_NOFOLLOW));
     if (descriptor < 0)
         return descriptor;
-    int64_t result = put_status(job, descriptor);
-    close(descriptor);
+    int64_t result = get_status_of(descriptor, to);
+    close_now(descriptor);
     return result;
 }
 
 /* Needs no status, so this works on every file system that says how long its names are valid. */
-static int64_t check_existence(mrh_job *job)
+static int64_t check_existence(const char *path)
 {
-    int descriptor = open_cached(job->texts[0], O_PATH);
+    int descriptor = open_cached(path, O_PATH);
     if (descriptor < 0)
         return descriptor;
-    close(descriptor);
+    close_now(descriptor);
     return 0;
 }
 
 /* Opening may already ask a server or another program, so the kind of the file and of its file system come first. Only
  * for reading: other openings change something on the disk, or may. */
-static int64_t open_for_reading(mrh_job *job)
+static int64_t open_for_reading(const char *path, int flags)
 {
-    int flags = (int)job->numbers[0];
     struct statx status;
     if (flags & ~(O_NOFOLLOW | O_DIRECTORY))
         return -EAGAIN;
-    int descriptor = open_cached(job->texts[0], O_PATH | flags);
+    int descriptor = open_cached(path, O_PATH | flags);
     if (descriptor < 0)
         return descriptor;
     bool answers =
         get_status_from_memory(descriptor, &status) && (S_ISREG(status.stx_mode) || S_ISDIR(status.stx_mode));
-    close(descriptor);
+    close_now(descriptor);
     if (!answers)
         return -EAGAIN;
-    descriptor = open_cached(job->texts[0], flags | O_NONBLOCK | O_NOCTTY);
-    return descriptor < 0 ? descriptor : mrh_check_opened(descriptor, flags);
+    descriptor = open_cached(path, flags | O_NONBLOCK | O_NOCTTY);
+    if (descriptor < 0)
+        return descriptor;
+    /* The name may mean another file now. All that sync_file_range(2) does without flags is to fail if it is one without
+     * offsets. */
+    if (sync_file_range(descriptor, 0, 0, 0) == 0 && fcntl(descriptor, F_SETFL, flags) == 0)
+        return descriptor;
+    close_now(descriptor);
+    return -EAGAIN;
 }
 
-int mrh_job_do_in_place(mrh_job *job)
+int64_t mrh_do_in_place(mrh_work *work, const char *text, size_t bytes, int64_t number, mrh_status *status)
 {
-    int64_t result = job->work == mrh_do_status      ? get_status_of_path(job)
-                     : job->work == mrh_do_exists    ? check_existence(job)
-                     : job->work == mrh_do_status_of ? get_status_of(job)
-                     : job->work == mrh_do_open      ? open_for_reading(job)
-                                                     : -EAGAIN;
-    if (result == -EAGAIN)
-        return 0;
-    job->result = result;
-    job->state = MRH_JOB_DONE;
-    return 1;
+    char path[PATH_MAX];
+    if (bytes >= sizeof path)
+        return -EAGAIN;
+    memcpy(path, text, bytes);
+    path[bytes] = 0;
+    return work == mrh_do_status      ? get_status_of_path(path, number, status)
+           : work == mrh_do_exists    ? check_existence(path)
+           : work == mrh_do_status_of ? get_status_of((int)number, status)
+           : work == mrh_do_open      ? open_for_reading(path, (int)number)
+                                      : -EAGAIN;
 }
 #else
-int mrh_job_do_in_place(mrh_job *job)
+int64_t mrh_do_in_place(mrh_work *work, const char *text, size_t bytes, int64_t number, mrh_status *status)
 {
-    (void)job;
-    return 0;
+    (void)work, (void)text, (void)bytes, (void)number, (void)status;
+    return -EAGAIN;
 }
 
 void mrh_note_file_system(int descriptor)

@@ -9,10 +9,11 @@
 #ifndef MILLRACE_IN_PLACE_H
 #define MILLRACE_IN_PLACE_H
 
-#include "pool.h"
+#include "work.h"
 
-/* Does the job if that needs no waiting. Returns 1 if the job is done, and 0 if a helper must do it. */
-int mrh_job_do_in_place(mrh_job *job);
+/* Does a work with one text, which need not end with a NUL, and one number, if that needs no waiting. Returns its
+ * result, whose output is in `status`, or -EAGAIN: a helper must do it. */
+int64_t mrh_do_in_place(mrh_work *work, const char *text, size_t bytes, int64_t number, mrh_status *status);
 
 /* For helpers: notes the kind of the file system that this descriptor is on. */
 void mrh_note_file_system(int descriptor);

@@ -49,7 +49,9 @@ static int descriptor_of(const mrh_job *job)
     return (int)job->numbers[0];
 }
 
-int64_t mrh_check_opened(int descriptor, int flags)
+/* Ends the opening of a descriptor that was opened with these flags and O_NONBLOCK: it must be that of a file with
+ * offsets, and becomes a blocking one. Returns the descriptor, or closes it and returns a negative errno. */
+static int64_t check_opened(int descriptor, int flags)
 {
     struct stat status;
     int error = 0;
@@ -76,7 +78,7 @@ static int64_t open_file(const char *path, int flags, mode_t mode)
     if (descriptor < 0)
         return -errno;
     mrh_note_file_system(descriptor);
-    return mrh_check_opened(descriptor, flags);
+    return check_opened(descriptor, flags);
 }
 
 int64_t mrh_do_open(mrh_job *job)

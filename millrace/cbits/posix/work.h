@@ -88,10 +88,6 @@ size_t mrh_put_name(char *to, uint8_t kind, const char *name);
 /* For works of many steps: makes the path that an error is about the output. Returns the error. */
 int64_t mrh_fail_at(mrh_job *job, int64_t error, const char *path);
 
-/* Ends the opening of a descriptor that was opened with these flags and O_NONBLOCK: it must be that of a file with
- * offsets, and becomes a blocking one. Returns the descriptor, or closes it and returns a negative errno. */
-int64_t mrh_check_opened(int descriptor, int flags);
-
 /* Reads bytes that are in the system's cache, without waiting for the disk. Returns a count or a negative errno.
  * -EAGAIN: they are not in the cache, or the system cannot say. */
 int64_t mrh_read_at_once(int descriptor, void *buffer, uint64_t bytes, int64_t offset);

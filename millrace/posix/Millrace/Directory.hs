@@ -87,7 +87,7 @@ import Data.ByteString (ByteString)
 import Data.IORef
 import Data.Int (Int64)
 import Data.Word (Word32)
-import Foreign.C.Error (Errno (..), eBADF, eNOTDIR)
+import Foreign.C.Error (Errno (..), eBADF, eNOENT, eNOTDIR)
 import Foreign.Ptr (FunPtr)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Internal.Constants.Files
@@ -140,11 +140,16 @@ everybody = Permissions 0o777
 -- | Whether a name exists. A symbolic link to nothing does not, and neither does a name below a file. Throws if that
 -- cannot be found out.
 exists :: FilePath -> IO Bool
-exists path =
-  onPath "Millrace.Directory.exists" path c_exists [] (\_ _ -> return True) `catch` \problem ->
-    if isDoesNotExistError problem || fmap Errno (ioe_errno problem) == Just eNOTDIR
-      then return False
-      else throwIO problem
+exists path = do
+  name <- pathBytes function path
+  outcome <- runJob (job c_exists [] [name])
+  case outcome of
+    Right _ -> return True
+    Left code
+      | code == eNOENT || code == eNOTDIR -> return False
+      | otherwise -> throwIO (failure function path code)
+  where
+    function = "Millrace.Directory.exists"
 
 -- | The status of a path, after following symbolic links.
 status :: FilePath -> IO Status

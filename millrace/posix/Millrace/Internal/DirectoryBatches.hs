@@ -202,7 +202,7 @@ nextName decode (Prefix directory relative) (Names names statuses) = do
   known <- if ByteString.null statuses then return Nothing else unsafeUseAsCString statuses (statusIfThere . castPtr)
   return
     ( Entry name (directory ++ name) kind (relative ++ name) known,
-      Names (unsafeDrop (nameHeadSize + size) names) (ByteString.drop statusSizeInBatch statuses)
+      Names (unsafeDrop (nameHeadSize + size) names) (ByteString.drop statusBytes statuses)
     )
   where
     -- The kernel gives no file mode 0.

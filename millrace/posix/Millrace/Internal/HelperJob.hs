@@ -29,16 +29,21 @@ import Control.Concurrent.MVar (newEmptyMVar, takeMVar)
 import Control.Exception (SomeException, catch, finally, mask_, onException, throwIO, try, uninterruptibleMask_)
 import Control.Monad (unless, void, when, zipWithM_)
 import Data.ByteString (ByteString, useAsCString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Int (Int64)
+import Data.Maybe (fromMaybe, listToMaybe)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eNOMEM, eNOSYS, eTIMEDOUT)
+import Foreign.C.Error (Errno (..), eAGAIN, eNOMEM, eNOSYS, eTIMEDOUT)
 import Foreign.C.String (CString)
-import Foreign.C.Types (CBool (..), CInt (..))
+import Foreign.C.Types (CBool (..), CInt (..), CSize (..))
 import Foreign.ForeignPtr (ForeignPtr, touchForeignPtr)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
+import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import GHC.Conc (labelThread, myThreadId)
 import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Internal.Constants.Files (statusBytes)
 import Millrace.Internal.CoreCalls (Token (..))
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Timer (Timer (..), microsUntil, startTimer, stopTimer, withTimer)
@@ -126,7 +131,8 @@ foreign import ccall unsafe "mrh_job_set" c_set :: Ptr RunningJob -> CInt -> Int
 
 foreign import ccall unsafe "mrh_job_set_memory" c_lend :: Ptr RunningJob -> Ptr Word8 -> IO ()
 
-foreign import ccall unsafe "mrh_job_do_in_place" c_do_in_place :: Ptr RunningJob -> IO CInt
+foreign import ccall unsafe "mrh_do_in_place"
+  c_do_in_place :: FunPtr Work -> CString -> CSize -> Int64 -> Ptr Word8 -> IO Int64
 
 foreign import ccall unsafe "mrh_job_submit" c_submit_job :: Ptr RunningJob -> Token -> IO CInt
 
@@ -155,22 +161,54 @@ foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CB
 -- and its caller.
 runJob :: Job r -> IO (Either Errno r)
 runJob = runJobBefore noDeadline
+{-# INLINE runJob #-}
 
 -- | Has a job done, as 'runJob' does. After the deadline the result is @ETIMEDOUT@, and the job continues without its
 -- caller.
 runJobBefore :: Deadline -> Job r -> IO (Either Errno r)
 runJobBefore deadline what = mask_ $ do
-  running <- create what `onException` jobRelease what
   isSimulated <- c_is_simulated_here
-  let begin = if isSimulated /= 0 then simulated else inPlaceOrByHelper
-  if running == nullPtr then Left eNOMEM <$ jobRelease what else begin deadline running what
+  if isSimulated /= 0
+    then created what (simulated deadline)
+    else inPlace what >>= maybe (created what (waitAtMost deadline)) return
+{-# INLINE runJobBefore #-}
+
+-- Does a job at once that need not wait (@cbits\/posix\/in_place.h@); another is left to a helper.
+inPlace :: Job r -> IO (Maybe (Either Errno r))
+inPlace what = allocaBytes statusBytes $ \memory -> do
+  result <- unsafeUseAsCStringLen text $ \(bytes, count) ->
+    c_do_in_place (jobWork what) bytes (fromIntegral count) number memory
+  if codeOf result == eAGAIN
+    then return Nothing
+    else Just <$> interpreted what result (output memory result) `finally` jobRelease what
+  where
+    text = fromMaybe ByteString.empty (listToMaybe (jobTexts what))
+    number = fromMaybe 0 (listToMaybe (jobNumbers what))
+    output memory result = Output memory (if result < 0 then 0 else statusBytes)
+{-# INLINE inPlace #-}
+
+-- Makes the job for others, who free it.
+created :: Job r -> (Ptr RunningJob -> Job r -> IO (Either Errno r)) -> IO (Either Errno r)
+created what begin = do
+  running <- create what `onException` jobRelease what
+  if running == nullPtr then Left eNOMEM <$ jobRelease what else begin running what
+
+-- What a job has returned, or its error.
+interpreted :: Job r -> Int64 -> Output -> IO (Either Errno r)
+interpreted what result output
+  | result < 0 = Left (codeOf result) <$ jobFailing what (codeOf result) output
+  | otherwise = Right <$> jobMeaning what result output
+{-# INLINE interpreted #-}
+
+codeOf :: Int64 -> Errno
+codeOf result = Errno (fromIntegral (negate result))
 
 -- Does a job on a simulated machine: within this thread, after its delay. If the thread is interrupted before, or its
 -- deadline passes, the job is not done.
 simulated :: Deadline -> Ptr RunningJob -> Job r -> IO (Either Errno r)
 simulated deadline running what = do
   begun <- c_simulate_begin running
-  let refusal = Errno (fromIntegral (negate begun))
+  let refusal = codeOf begun
   if begun < 0
     then do
       neverBegun running what
@@ -211,23 +249,17 @@ refuse =
 
 create :: Job r -> IO (Ptr RunningJob)
 create what = withTexts (jobTexts what) $ \first second -> do
-  created <- c_create (jobWork what) (fromIntegral (fromEnum (jobPool what))) first second
-  unless (created == nullPtr) $ do
-    zipWithM_ (c_set created) [0 ..] (jobNumbers what)
-    maybe (return ()) (c_lend created . unsafeForeignPtrToPtr) (jobMemory what)
-  return created
+  fresh <- c_create (jobWork what) (fromIntegral (fromEnum (jobPool what))) first second
+  unless (fresh == nullPtr) $ do
+    zipWithM_ (c_set fresh) [0 ..] (jobNumbers what)
+    maybe (return ()) (c_lend fresh . unsafeForeignPtrToPtr) (jobMemory what)
+  return fresh
 
 withTexts :: [ByteString] -> (CString -> CString -> IO a) -> IO a
 withTexts texts use = case texts of
   [] -> use nullPtr nullPtr
   [one] -> useAsCString one (`use` nullPtr)
   one : other : _ -> useAsCString one (useAsCString other . use)
-
--- Does a job at once that need not wait (@cbits\/posix\/in_place.h@); another is left to a helper.
-inPlaceOrByHelper :: Deadline -> Ptr RunningJob -> Job r -> IO (Either Errno r)
-inPlaceOrByHelper deadline running what = do
-  isDone <- c_do_in_place running
-  if isDone /= 0 then takeResult running what else waitAtMost deadline running what
 
 -- Submits it and waits for its end or the deadline.
 waitAtMost :: Deadline -> Ptr RunningJob -> Job r -> IO (Either Errno r)
@@ -248,13 +280,11 @@ waitAtMost deadline running what = do
 
 -- For a job that has ended.
 takeResult :: Ptr RunningJob -> Job r -> IO (Either Errno r)
-takeResult running what = interpreted `finally` (c_free running >> touchMemory what >> jobRelease what)
+takeResult running what = taken `finally` (c_free running >> touchMemory what >> jobRelease what)
   where
-    interpreted = do
+    taken = do
       result <- c_result running
-      output <- Output <$> c_output running <*> (fromIntegral <$> c_output_bytes running)
-      let code = Errno (fromIntegral (negate result))
-      if result < 0 then Left code <$ jobFailing what code output else Right <$> jobMeaning what result output
+      Output <$> c_output running <*> (fromIntegral <$> c_output_bytes running) >>= interpreted what result
 
 -- The caller stops waiting: withdraws the job or, if a helper has begun it and it may continue alone, leaves it to a
 -- keeper.

@@ -1,3 +1,5 @@
+{-# LANGUAGE BangPatterns #-}
+
 -- Must not know: sockets.
 
 -- | The type of open files, and the errors of functions on files and paths.
@@ -18,14 +20,19 @@ import Control.Exception (throwIO)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (create)
 import Data.ByteString.Unsafe (unsafeIndex, unsafeUseAsCStringLen)
+import Data.Char (ord)
 import Data.List (isPrefixOf)
+import Data.Word (Word8)
 import Foreign.C.Error (Errno, eBADF)
 import Foreign.C.Types (CInt)
+import Foreign.Ptr (Ptr, plusPtr)
+import Foreign.Storable (poke)
 import GHC.Base (unsafeChr)
 import GHC.Foreign (peekCStringLen)
 import qualified GHC.Foreign as Encoded
-import GHC.IO.Encoding (getFileSystemEncoding)
+import GHC.IO.Encoding (TextEncoding, getFileSystemEncoding)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import Millrace.Internal.CoreCalls (c_hold, c_release_handle)
 import Millrace.Internal.Errors (failure, throwIfFailed)
@@ -65,24 +72,43 @@ refusePath function path why =
 -- | A path in the system's own form. A path with a NUL is refused, because it would end there and name another file.
 pathBytes :: String -> FilePath -> IO ByteString
 pathBytes function path = do
-  when ('\NUL' `elem` path) $ refusePath function path "a path has no NUL"
   encoding <- getFileSystemEncoding
-  Encoded.withCStringLen encoding path ByteString.packCStringLen
+  case asciiLength 0 path of
+    Just size | extendsAscii encoding -> create size (`pokeAscii` path)
+    _ -> do
+      when ('\NUL' `elem` path) $ refusePath function path "a path has no NUL"
+      Encoded.withCStringLen encoding path ByteString.packCStringLen
+
+-- The length of a path in ASCII without NULs.
+asciiLength :: Int -> FilePath -> Maybe Int
+asciiLength !size path = case path of
+  [] -> Just size
+  char : rest
+    | char > '\NUL' && char < '\x80' -> asciiLength (size + 1) rest
+    | otherwise -> Nothing
+
+pokeAscii :: Ptr Word8 -> FilePath -> IO ()
+pokeAscii !to path = case path of
+  [] -> return ()
+  char : rest -> poke to (fromIntegral (ord char)) >> pokeAscii (to `plusPtr` 1) rest
 
 -- | The path of these bytes, which are in the system's own form: the inverse of 'pathBytes'.
 pathFrom :: ByteString -> IO FilePath
 pathFrom bytes = pathDecoder >>= ($ bytes)
 
--- | Returns a function like 'pathFrom' for many paths. Names in ASCII, as most are, need no decoder, whose buffers cost
--- more than such a name.
+-- | Returns a function like 'pathFrom' for many paths.
 pathDecoder :: IO (ByteString -> IO FilePath)
 pathDecoder = do
   encoding <- getFileSystemEncoding
   let decoded bytes = unsafeUseAsCStringLen bytes (peekCStringLen encoding)
       quickly bytes = maybe (decoded bytes) return (asciiOf bytes)
-  return (if any (`isPrefixOf` show encoding) supersetsOfAscii then quickly else decoded)
-  where
-    supersetsOfAscii = ["UTF-8", "ASCII", "ANSI_X3.4", "US-ASCII", "ISO-8859-", "ISO8859-"]
+  return (if extendsAscii encoding then quickly else decoded)
+
+-- Names in ASCII, as most are, need no encoder or decoder, whose buffers cost more than such a name.
+extendsAscii :: TextEncoding -> Bool
+extendsAscii encoding = case show encoding of
+  'U' : 'T' : 'F' : '-' : '8' : _ -> True
+  other -> any (`isPrefixOf` other) ["ASCII", "ANSI_X3.4", "US-ASCII", "ISO-8859-", "ISO8859-"]
 
 asciiOf :: ByteString -> Maybe FilePath
 asciiOf bytes = go (ByteString.length bytes - 1) []

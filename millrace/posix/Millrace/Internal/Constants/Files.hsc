@@ -48,9 +48,9 @@ entryBlock = #{const DT_BLK}
 
 -- | The parts of an @mrh_batch@: where the size of its names is and where they begin, the size of the head of each of
 -- them, and the size of an @mrh_status@.
-batchNamesSize, batchNames, nameHeadSize, statusSizeInBatch :: Int
+batchNamesSize, batchNames, nameHeadSize, statusBytes :: Int
 batchNamesSize = #{offset mrh_batch, names_bytes}
-statusSizeInBatch = #{size mrh_status}
+statusBytes = #{size mrh_status}
 batchNames = #{offset mrh_batch, names}
 nameHeadSize = #{size mrh_name_head}
 
