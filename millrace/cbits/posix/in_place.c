@@ -178,8 +178,8 @@ static int64_t open_for_reading(const char *path, int flags)
     descriptor = open_cached(path, flags | O_NONBLOCK | O_NOCTTY);
     if (descriptor < 0)
         return descriptor;
-    /* The name may mean another file now. All that sync_file_range(2) does without flags is to fail if it is one without
-     * offsets. */
+    /* The name may mean another file now. Without flags sync_file_range(2) does nothing, but fails for a file that has
+     * no offsets, as a FIFO. */
     if (sync_file_range(descriptor, 0, 0, 0) == 0 && fcntl(descriptor, F_SETFL, flags) == 0)
         return descriptor;
     close_now(descriptor);

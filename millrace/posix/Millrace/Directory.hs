@@ -6,10 +6,10 @@
 -- 'status', 'linkStatus', 'exists' and 'fileStatus' answer at once if the system has the names in memory, on the usual
 -- file systems of disks and memory. All other calls are made by helper threads, at most 64 at a time, so that only the
 -- calling thread waits for the disk or the network. Such a switch of threads costs more than most calls. So directories
--- are read some thousand names at a time, 'walkWith' gets their sizes and times with them, and 'removeTree' removes some
--- hundred names by one call. All functions are interruptible. A call that a helper has begun then continues without its
--- caller. They wait only for the file system, so none takes a deadline:
--- 'Millrace.Timer.finishBefore' gives one to any of them. They throw an 'IOError' that names the function and the path
+-- are read some thousand names at a time, 'walkWith' gets their sizes and times with them, and 'removeTree' removes
+-- some hundred names by one call. All functions are interruptible. A call that a helper has begun then continues
+-- without its caller. They wait only for the file system, so none takes a deadline: 'Millrace.Timer.finishBefore' gives
+-- one to any of them. They throw an 'IOError' that names the function and the path
 -- ('System.IO.Error.isDoesNotExistError', ...). In "Millrace.Simulation" they work on the simulated machine, which has
 -- no symbolic links and no owners: functions that need these are refused.
 --
@@ -228,10 +228,11 @@ removeDirectory = removeName "Millrace.Directory.removeDirectory" Directory
 
 -- | Removes a directory with everything in it, or a file. Does not follow symbolic links, not even one that replaces a
 -- directory meanwhile, also not above the name that it removes: each name is removed from its open directory. If
--- something in it cannot be removed, it throws, and the rest remains. Names that others remove meanwhile cause no error.
+-- something in it cannot be removed, it throws, and the rest remains. Names that others remove meanwhile cause no
+-- error.
 --
--- A helper removes some hundred names at a time. If the caller is interrupted, the helper ends after the name that it is
--- about to remove.
+-- A helper removes some hundred names at a time. If the caller is interrupted, the helper ends after the name that it
+-- is about to remove.
 removeTree :: FilePath -> IO ()
 removeTree path = pathBytes function path >>= go False
   where
@@ -341,7 +342,8 @@ walk root follow visit =
 -- >>> createDirectories "tree/a" ownerOnly
 -- >>> withFile "tree/a/file" ForWriting (\file -> writeAt file 0 "12345")
 -- >>> import Control.Monad (when)
--- >>> let printSize entry = when (entryKind entry == RegularFile) (print (entryRelative entry, statusSize <$> entryStatus entry))
+-- >>> let isFile entry = entryKind entry == RegularFile
+-- >>> let printSize entry = when (isFile entry) (print (entryRelative entry, statusSize <$> entryStatus entry))
 -- >>> walkWith WithStatus "tree" Never printSize
 -- ("a/file",Just 5)
 -- >>> removeTree "tree"
@@ -352,7 +354,8 @@ walkWith detail root follow visit =
 -- | @foldTree directory follow state step@ is 'walk' with a state, which ends when the action returns 'Stop'.
 --
 -- >>> createDirectories "tree/a/b/c" ownerOnly
--- >>> foldTree "tree" Never [] (\seen entry -> return ((if entryName entry == "b" then Stop else Proceed) (entryPath entry : seen)))
+-- >>> let step entry = if entryName entry == "b" then Stop else Proceed
+-- >>> foldTree "tree" Never [] (\seen entry -> return (step entry (entryPath entry : seen)))
 -- ["tree/a/b","tree/a"]
 -- >>> removeTree "tree"
 foldTree :: FilePath -> Follow -> a -> (a -> Entry -> IO (Step a)) -> IO a
@@ -372,7 +375,8 @@ foldTreeFor function detail root follow begin step = do
   where
     entryOf path = do
       known <- statusBy function Never path
-      return (Entry (nameOf path) path (statusKind known) (nameOf path) (if detail == WithStatus then Just known else Nothing))
+      let wanted = if detail == WithStatus then Just known else Nothing
+      return (Entry (nameOf path) path (statusKind known) (nameOf path) wanted)
     nameOf path = reverse (takeWhile (/= '/') (reverse path))
     unlessFile isDirectory problem
       | (Errno <$> ioe_errno problem) == Just eNOTDIR = (noNames, Complete) <$ writeIORef isDirectory False

@@ -99,7 +99,8 @@ replaceFile :: FilePath -> (File -> IO a) -> IO a
 replaceFile path write = mask $ \restore -> do
   old <- try (status path)
   permissions <- either unlessMissing (return . statusPermissions) old
-  file@(File handle new access) <- naming (create "Millrace.File.Temporary.replaceFile" (directory `slash` ('.' : base)) 0o600)
+  file@(File handle new access) <-
+    naming (create "Millrace.File.Temporary.replaceFile" (directory `slash` ('.' : base)) 0o600)
   (`onException` uninterruptibleMask_ (discard file)) $ do
     result <- restore (write (File handle path access))
     naming (setPermissions new permissions)

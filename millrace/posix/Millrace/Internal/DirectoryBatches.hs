@@ -152,7 +152,8 @@ nextBatch :: DirectoryReading -> FilePath -> Open -> Int64 -> IO (Names, Rest)
 nextBatch (ReadingDirectory function _ detail _ _) path open@(Open number stage turn) position = mask_ $ do
   takeMVar turn
   writeIORef stage BeingRead
-  runJob (job c_list_more [number, position, detailNumber detail] [] `meaning` means) {jobRelease = finish} >>= named function path
+  runJob (job c_list_more [number, position, detailNumber detail] [] `meaning` means) {jobRelease = finish}
+    >>= named function path
   where
     means more output = do
       (next, names) <- batchFrom output

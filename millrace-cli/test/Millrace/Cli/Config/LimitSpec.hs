@@ -152,9 +152,11 @@ spec = around withCertificates $ do
     withCommand "bash" ["-c", onFirstProcessor, "bash", path, "pong", "--port", "0", "--cores", "4"] $ \server -> do
       process <- maybe (fail "it has ended") pure =<< getPid (serverProcess server)
       curl [serverUrl server] `shouldReturn` "Pong!"
-      -- All but the first arena begin at a multiple of 64 MB. So does GHC's heap, and perhaps another mapping by chance.
+      -- All but the first arena begin at a multiple of 64 MB. So does GHC's heap, and perhaps another mapping by
+      -- chance.
       maps <- lines <$> readFile ("/proc/" <> show process <> "/maps")
-      let begins = [begin :: Integer | line <- maps, " rw-p 00000000 00:00 0" `isInfixOf` line, (begin, _) <- readHex line]
+      let anonymous = filter (" rw-p 00000000 00:00 0" `isInfixOf`) maps
+          begins = [begin :: Integer | line <- anonymous, (begin, _) <- readHex line]
       filter ((== 0) . (`mod` 67108864)) begins `shouldSatisfy` (<= 2) . length
   it "shares its descriptors among the addresses that it listens on" $ \folder -> do
     configured folder ["listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]"] []
