@@ -73,7 +73,7 @@ leftOut =
     "chunked ones too",
     "only of its beginning, says so",
     "and the connection is closed",
-    "which says that the connection ends",
+    "which ends the connection",
     "but has been flushed",
     "is not sent after the response has begun",
     "and ends with the connection on HTTP/1.0",
