@@ -102,8 +102,7 @@ spec = do
       ( \request ->
           ( requestMethod request,
             rawPathInfo request,
-            rawQueryString
-              request,
+            rawQueryString request,
             httpVersion request,
             requestHeaderUserAgent request
           )

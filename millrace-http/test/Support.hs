@@ -74,7 +74,7 @@ import System.IO.Unsafe (unsafePerformIO)
 import System.Timeout (timeout)
 import Test.Hspec (Spec, describe)
 import TestSupport.Folder (withTemporaryFolder)
-import TestSupport.Time (timed)
+import TestSupport.Time (timed, untilQuick)
 import qualified TestSupport.Time as Time
 
 -- | Serves an application while the action, which gets the port, runs.
@@ -197,13 +197,6 @@ quiet = setOnException (\_ _ -> return ())
 -- | Runs an action. Fails if it takes longer than thirty seconds; the text says what was waited for.
 within :: String -> IO a -> IO a
 within = Time.within 30
-
--- | Repeats an attempt, because on a busy machine it may take too long to show anything.
-untilQuick :: IO (Maybe a) -> IO a
-untilQuick attempt = go (20 :: Int)
-  where
-    go 0 = fail "no attempt was quick enough"
-    go left = attempt >>= maybe (go (left - 1)) return
 
 -- | Returns when nobody can connect any more.
 untilRefused :: Int -> IO ()

@@ -231,13 +231,8 @@ spec = do
         flipping <- start (forever (attempt (createDirectory (busy ++ "/c") ownerOnly)))
         outcomes <- replicateM 20 (attempt (removeTree (root ++ "/tree")))
         stop flipping
-        forM_ outcomes
-          . either
-            ( \problem ->
-                ioeGetFileName problem
-                  `shouldSatisfy` maybe False (isPrefixOf (root ++ "/tree"))
-            )
-          $ \() -> return ()
+        let namesTree problem = ioeGetFileName problem `shouldSatisfy` maybe False (isPrefixOf (root ++ "/tree"))
+        forM_ outcomes (either namesTree return)
         failsWith (removeTree (root ++ "/none")) >>= \problem -> do
           problem `shouldSatisfy` hasCode eNOENT
           show problem `shouldContain` "Millrace.Directory.removeTree"

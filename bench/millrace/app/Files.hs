@@ -86,9 +86,7 @@ rows root =
     calls
       "`rename`, there and back"
       (rename file new >> rename new file)
-      ( Posix.rename file new
-          >> Posix.rename new file
-      ),
+      (Posix.rename file new >> Posix.rename new file),
     calls
       "`copyFile` and `removeFile` of a small file"
       (copyFile file new >> removeFile new)

@@ -11,8 +11,8 @@
 
 #include "work.h"
 
-/* Does a work with one text, which need not end with a NUL, and one number, if that needs no waiting. Returns its
- * result, whose output is in `status`, or -EAGAIN: a helper must do it. */
+/* Does a job's work if it need not wait. `text` is the job's first text, which need not end with a NUL, and `number`
+ * its first number. Returns the result, and writes its output to `status`. -EAGAIN: a helper must do the work. */
 int64_t mrh_do_in_place(mrh_work *work, const char *text, size_t bytes, int64_t number, mrh_status *status);
 
 /* For helpers: notes the kind of the file system that this descriptor is on. */

@@ -168,7 +168,7 @@ data PoolProblem
   | PoolClosed
   deriving (Eq)
 
--- By this GHC prints an exception that ends a program, before 9.10.
+-- Older versions of GHC print @show@ of an uncaught exception, so it is the readable text.
 instance Show PoolProblem where
   showsPrec _ = showString . displayException
 

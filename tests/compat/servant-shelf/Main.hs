@@ -111,9 +111,7 @@ ask port = do
       failed (FailureResponse _ response) =
         show
           ( responseStatusCode response,
-            lookup
-              "WWW-Authenticate"
-              (toList (responseHeaders response)),
+            lookup "WWW-Authenticate" (toList (responseHeaders response)),
             responseBody response
           )
       failed other = show other

@@ -212,9 +212,7 @@ defaultOnException request exception = when (defaultShouldDisplayException excep
       concat
         [ visible 20 (requestMethod found),
           " ",
-          visible
-            200
-            (rawPathInfo found),
+          visible 200 (rawPathInfo found),
           " from ",
           show (remoteHost found),
           ": "

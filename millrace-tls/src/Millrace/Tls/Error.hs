@@ -44,7 +44,7 @@ data TlsException = TlsException
   }
   deriving (Eq)
 
--- By this GHC prints an exception that ends a program, before 9.10.
+-- Older versions of GHC print @show@ of an uncaught exception, so it is the readable text.
 instance Show TlsException where
   showsPrec _ = showString . displayException
 
@@ -260,7 +260,7 @@ data SettingsError = SettingsError
   }
   deriving (Eq)
 
--- By this GHC prints an exception that ends a program, before 9.10.
+-- Older versions of GHC print @show@ of an uncaught exception, so it is the readable text.
 instance Show SettingsError where
   showsPrec _ = showString . displayException
 

@@ -19,8 +19,11 @@ spec = do
         `shouldBe` []
       [rowName row | row <- rows, null (rowValues row)] `shouldBe` []
   it "links to pages of the guide" $
-    [ page | (_, rows) <- reference, page <- map (notePage . rowNote) rows, not (null page), takeWhile (/= '#') page
-                                                                                               `notElem` pages
+    [ page
+      | (_, rows) <- reference,
+        page <- map (notePage . rowNote) rows,
+        not (null page),
+        takeWhile (/= '#') page `notElem` pages
     ]
       `shouldBe` []
   it "has the same settings as text and as JSON, in the same order" $ do
