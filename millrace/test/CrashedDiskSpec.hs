@@ -106,8 +106,8 @@ spec = describe "disks of simulated machines" . needingKnownLayout . around_ onO
       createLink "a/d/file" "link"
       (statusLinks <$> status "link") `shouldReturn` 2
       found <- newIORef []
-      let note entry = (entryRelative entry, statusSize <$> entryStatus entry, entryKind entry)
-      walkWith WithStatus "/" Never (\entry -> modifyIORef found (note entry :))
+      let seen entry = (entryRelative entry, statusSize <$> entryStatus entry, entryKind entry)
+      walkWith WithStatus "/" Never (\entry -> modifyIORef found (seen entry :))
       (sort . filter (\(_, _, kind) -> kind == RegularFile) <$> readIORef found)
         `shouldReturn` [("a/d/file", Just 4, RegularFile), ("link", Just 4, RegularFile)]
       removeTree "a"

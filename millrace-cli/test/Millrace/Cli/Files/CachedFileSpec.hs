@@ -206,4 +206,4 @@ spec = do
       held `shouldSatisfy` (`elem` [1 .. 128])
   where
     large = Char8.replicate 65537 'x'
-    closedAgain before = eventually "the file to be closed" ((== before) <$> descriptorCount)
+    closedAgain earlier = eventually "the file to be closed" ((== earlier) <$> descriptorCount)
