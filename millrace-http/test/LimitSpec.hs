@@ -136,6 +136,16 @@ spec = do
             receiveAll one `shouldReturn` ""
             send two "GET / HTTP/1.0\r\n\r\n"
             statusOf <$> receiveAll two `shouldReturn` 200
+    it "setMaximumConnections makes only one give way, however long that takes to end" $ do
+      let slowEnd = setOnClose (const (threadDelay 300000)) . setMaximumConnections (Just 2)
+      withWatchedServer slowEnd $ \port reaches ->
+        withConnection port $ \one -> do
+          ask one >> reaches (ConnectionStates 0 1 0)
+          withConnection port $ \two -> do
+            ask two >> reaches (ConnectionStates 0 2 0)
+            statusOf <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` 200
+            send two "GET / HTTP/1.0\r\n\r\n"
+            statusOf <$> receiveAll two `shouldReturn` 200
     it "setMaximumConnections makes one give way that has been silent for long, before its first request" $
       withWatchedServer (setMaximumConnections (Just 1)) $ \port reaches -> do
         (bytes, elapsed) <- timed . withConnection port $ \silent -> do

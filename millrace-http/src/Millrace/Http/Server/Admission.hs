@@ -118,9 +118,10 @@ awaitCapacity server own capacity newcomer = flip onException (close newcomer) $
               late <- readTVar patience
               check (now < before || late)
             go (waits + 1)
+    -- What gives way needs time to end, more on a busy machine. Another one would lose its connection for nothing.
+    pauseAfter OneGivesWay = 1000000
+    pauseAfter NoneGivesWay = 100000
     pauseAfter (AskLater micros) = micros
-    pauseAfter _ = retryMicros
-    retryMicros = 100000
 
 -- | Reports that connections wait because of a bound, and that none waits any more.
 data Crowd = Crowd
