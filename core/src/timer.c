@@ -198,10 +198,9 @@ static cascade next_cascade(const mr_timer_wheel *wheel, uint64_t now_tick)
 {
     cascade next = {.begin_tick = NEVER_TICK, .end_tick = NEVER_TICK};
     uint64_t chosen_end = NEVER_TICK;
-    for (unsigned level = 1; level < MR_WHEEL_LEVELS; level++) {
+    for (uint32_t coarse = wheel->occupied_levels & ~UINT32_C(1); coarse; coarse &= coarse - 1) {
+        unsigned level = (unsigned)__builtin_ctz(coarse);
         uint64_t number = first_occupied(wheel, level);
-        if (number == NEVER_TICK)
-            continue;
         uint64_t begin_tick = attention_tick(number, level), end_tick = first_tick(number, level);
         if (begin_tick < next.begin_tick)
             next.begin_tick = begin_tick;
