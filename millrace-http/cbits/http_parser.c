@@ -365,14 +365,18 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
                 return HTTP_ERROR_REQUEST_LINE;
             parser->state = VERSION_LF;
             at = line_end;
-            break;
+            if (at == end)
+                break;
+            /* fall through */
         case VERSION_LF:
             if (*at++ != '\n')
                 return HTTP_ERROR_REQUEST_LINE;
             if ((error = read_version(parser, head + parser->mark)) != 0)
                 return error;
             parser->state = FIELD;
-            break;
+            if (at == end)
+                break;
+            /* fall through */
         case FIELD:
             if ((line_end = skip_cr(parser, at)) != NULL) {
                 parser->state = END_LF;
