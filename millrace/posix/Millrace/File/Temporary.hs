@@ -28,12 +28,13 @@ import Data.Bits (bit, shiftR, xor)
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Data.Int (Int64)
 import Data.Word (Word64)
-import Foreign.C.Types (CBool (..), CInt (..))
+import Foreign.C.Types (CInt (..))
 import Foreign.Ptr (FunPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Directory (Permissions (..), Status (..), removeTree, rename, setPermissions, status)
 import Millrace.File (Mode (..), closeFile, sync, withFile)
 import Millrace.Internal.Constants.Files
+import Millrace.Internal.CoreCalls (isSimulatedHere)
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
 import Millrace.Timer (threadDelay)
@@ -48,8 +49,6 @@ foreign import ccall "&mrh_do_open_temporary" c_open_temporary :: FunPtr Work
 foreign import ccall "&mrh_do_mkdir" c_mkdir :: FunPtr Work
 
 foreign import ccall "&mrh_do_unlink" c_unlink :: FunPtr Work
-
-foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
 foreign import ccall unsafe "mrh_simulation_random_here" c_chance :: Word64 -> IO Word64
 
@@ -160,8 +159,8 @@ withNewName function beginning make = go (100 :: Int)
 -- Hard to guess for others, and unique in this process.
 newSuffix :: IO String
 newSuffix = do
-  isSimulated <- c_is_simulated_here
-  if isSimulated /= 0 then (`showHex` "") <$> c_chance (bit 40) else newRealSuffix
+  isSimulated <- isSimulatedHere
+  if isSimulated then (`showHex` "") <$> c_chance (bit 40) else newRealSuffix
 
 newRealSuffix :: IO String
 newRealSuffix = do

@@ -24,9 +24,10 @@ import Data.ByteString.Internal (toForeignPtr)
 import Data.Int (Int64)
 import Data.Word (Word64, Word8)
 import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eIO)
-import Foreign.C.Types (CBool (..), CInt (..))
+import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (ForeignPtr, plusForeignPtr, withForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, castPtr)
+import Millrace.Internal.CoreCalls (isSimulatedHere)
 import Millrace.Internal.Errors (throwIfMinusOne)
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
@@ -47,8 +48,6 @@ foreign import ccall unsafe "mrh_read_cached" c_read_cached :: Word64 -> Ptr Wor
 
 foreign import ccall unsafe "mrh_leaves_files_to_helpers" c_leaves_files_to_helpers :: IO CInt
 
-foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
-
 foreign import ccall "&mrh_do_open" c_do_open :: FunPtr Work
 
 foreign import ccall "&mrh_do_read" c_do_read :: FunPtr Work
@@ -64,8 +63,8 @@ foreign import ccall "&mrh_do_unlink" c_do_unlink :: FunPtr Work
 openDescriptor :: String -> FilePath -> Int -> IO CInt
 openDescriptor function path mode = do
   name <- pathBytes function path
-  isSimulated <- c_is_simulated_here
-  if isSimulated /= 0
+  isSimulated <- isSimulatedHere
+  if isSimulated
     then withFilePath path $ \bytes -> throwIfMinusOne function path (c_open (castPtr bytes) code)
     else
       runJob (job c_do_open [fromIntegral (c_open_flags code), 0o666] [name]) {jobDispose = closeNumber . fromIntegral}
@@ -156,8 +155,8 @@ syncFile function file@(File handle _ _) = do
 removeName :: String -> FilePath -> IO ()
 removeName function path = do
   name <- pathBytes function path
-  isSimulated <- c_is_simulated_here
-  if isSimulated /= 0
+  isSimulated <- isSimulatedHere
+  if isSimulated
     then withFilePath path $ \bytes -> void (throwIfMinusOne function path (c_remove (castPtr bytes)))
     else void (runJob (job c_do_unlink [0] [name]) >>= named function path)
 

@@ -36,7 +36,7 @@ import Data.Maybe (fromMaybe, listToMaybe)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eAGAIN, eNOMEM, eNOSYS, eTIMEDOUT)
 import Foreign.C.String (CString)
-import Foreign.C.Types (CBool (..), CInt (..), CSize (..))
+import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.ForeignPtr (ForeignPtr, touchForeignPtr)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Marshal.Alloc (allocaBytes)
@@ -44,7 +44,7 @@ import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import GHC.Conc (labelThread, myThreadId)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Constants.Files (statusBytes)
-import Millrace.Internal.CoreCalls (Token (..))
+import Millrace.Internal.CoreCalls (Token (..), isSimulatedHere)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Timer (Timer (..), microsUntil, startTimer, stopTimer, withTimer)
 import Millrace.Internal.TimerTable (Action (..))
@@ -154,8 +154,6 @@ foreign import ccall unsafe "mrh_job_simulate_begin" c_simulate_begin :: Ptr Run
 
 foreign import ccall unsafe "mrh_job_simulate" c_simulate :: Ptr RunningJob -> IO ()
 
-foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
-
 -- | Has a job done, and returns the meaning of its result, or the error that it failed with. Interruptible: the job
 -- then continues without its caller. @keptAlive dispose@ around it makes sure that a result is not lost between the job
 -- and its caller.
@@ -167,8 +165,8 @@ runJob = runJobBefore noDeadline
 -- caller.
 runJobBefore :: Deadline -> Job r -> IO (Either Errno r)
 runJobBefore deadline what = mask_ $ do
-  isSimulated <- c_is_simulated_here
-  if isSimulated /= 0
+  isSimulated <- isSimulatedHere
+  if isSimulated
     then created what (simulated deadline)
     else inPlace what >>= maybe (created what (waitAtMost deadline)) return
 {-# INLINE runJobBefore #-}
@@ -237,8 +235,8 @@ keptAlive dispose = handOver (either (const (return ())) dispose)
 -- | Throws within a simulation: the call would act on the real system, in an order that does not depend on the seed.
 refuseSimulation :: IO ()
 refuseSimulation = do
-  isSimulated <- c_is_simulated_here
-  when (isSimulated /= 0) refuse
+  isSimulated <- isSimulatedHere
+  when isSimulated refuse
 
 refuse :: IO a
 refuse =

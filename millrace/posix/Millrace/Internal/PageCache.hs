@@ -5,16 +5,13 @@ module Millrace.Internal.PageCache (bringIn, bringIntoMemory) where
 
 import Control.Monad (void, when)
 import Data.Int (Int64)
-import Foreign.C.Types (CBool (..))
 import Foreign.Ptr (FunPtr)
 import Millrace.Internal.Constants (stateNotInCache)
-import Millrace.Internal.CoreCalls (c_file_cache_state)
+import Millrace.Internal.CoreCalls (c_file_cache_state, isSimulatedHere)
 import Millrace.Internal.HelperJob
 import System.Posix.Types (Fd (..))
 
 foreign import ccall "&mrh_do_load_into_cache" c_do_bring_in :: FunPtr Work
-
-foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
 -- | @bringIn file offset count@ has a helper read these bytes, at most a mebibyte of them. Errors are left to the call
 -- that reads next. If it is interrupted, it waits for the helper, because the descriptor belongs to the caller.
@@ -29,8 +26,8 @@ bringIn (Fd number) offset count =
 -- overlayfs. Errors are left to the call that reads. The descriptor must stay open.
 bringIntoMemory :: Fd -> Int64 -> Int64 -> IO ()
 bringIntoMemory file@(Fd number) offset count = do
-  isSimulated <- c_is_simulated_here
-  when (isSimulated == 0 && count > 0) $ do
+  isSimulated <- isSimulatedHere
+  when (not isSimulated && count > 0) $ do
     state <- c_file_cache_state number (fromIntegral offset) (fromIntegral (min mebibyte count))
     when (state == stateNotInCache) $ bringIn file offset count
 

@@ -70,7 +70,6 @@ import Foreign.C.Error
     eNOTCONN,
     ePIPE,
   )
-import Foreign.C.Types (CBool (..))
 import GHC.IO.Exception (IOException (ioe_description, ioe_errno))
 import Millrace.Deadline
   ( Deadline,
@@ -81,6 +80,7 @@ import Millrace.Deadline
     noDeadline,
     seconds,
   )
+import Millrace.Internal.CoreCalls (isSimulatedHere)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.StandardStream (oneLine, printSeldom)
 import Millrace.Internal.Timer (withTimer)
@@ -99,8 +99,6 @@ import System.IO.Error
     mkIOError,
   )
 import System.Posix.Resource (Resource (ResourceOpenFiles), ResourceLimit (..), getResourceLimit, softLimit)
-
-foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
 -- | Looks up a name and connects to the first of its addresses that answers (RFC 8305, happy eyeballs): addresses of
 -- both families alternate, and when one has not answered after a quarter of a second, the next one is tried at the same
@@ -285,11 +283,11 @@ servingUntil isHurried chosen query serve = bracket (listenOn chosen query) (map
 -- Without descriptors, 'accept' waits and says nothing, and what a connection's action opens fails.
 withinDescriptors :: Server -> IO Server
 withinDescriptors server = do
-  isSimulated <- c_is_simulated_here
+  isSimulated <- isSimulatedHere
   limit <- softLimit <$> getResourceLimit ResourceOpenFiles
   return $ case limit of
     ResourceLimit most
-      | isSimulated == 0 -> server {serverConnectionsMax = min (serverConnectionsMax server) (shareOf most)}
+      | not isSimulated -> server {serverConnectionsMax = min (serverConnectionsMax server) (shareOf most)}
     _ -> server
   where
     shareOf most = fromInteger (max 1 (min (toInteger (maxBound :: Int)) (most - max 16 (min 1024 (most `div` 8)))))

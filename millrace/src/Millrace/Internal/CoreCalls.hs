@@ -13,6 +13,7 @@ module Millrace.Internal.CoreCalls
     c_create_group,
     c_has_group,
     c_can_adopt,
+    isSimulatedHere,
     c_backend,
     c_backend_probe,
     c_backend_parse,
@@ -179,6 +180,13 @@ foreign import ccall safe "mrh_create_group" c_create_group :: CInt -> CUInt -> 
 foreign import ccall unsafe "mrh_has_group" c_has_group :: IO CBool
 
 foreign import ccall unsafe "mrh_can_adopt" c_can_adopt :: IO CBool
+
+foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
+
+-- | Whether a simulation runs on this capability.
+isSimulatedHere :: IO Bool
+isSimulatedHere = (/= 0) <$> c_is_simulated_here
+{-# INLINE isSimulatedHere #-}
 
 foreign import ccall unsafe "mrh_backend" c_backend :: IO CInt
 
