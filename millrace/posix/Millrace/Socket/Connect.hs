@@ -81,6 +81,7 @@ import Millrace.Deadline
     seconds,
   )
 import Millrace.Internal.CoreCalls (isSimulatedHere)
+import Millrace.Internal.DescriptorShare (leftToOthers)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.StandardStream (oneLine, printSeldom)
 import Millrace.Internal.Timer (withTimer)
@@ -290,7 +291,7 @@ withinDescriptors server = do
       | not isSimulated -> server {serverConnectionsMax = min (serverConnectionsMax server) (shareOf most)}
     _ -> server
   where
-    shareOf most = fromInteger (max 1 (min (toInteger (maxBound :: Int)) (most - max 16 (min 1024 (most `div` 8)))))
+    shareOf most = fromInteger (max 1 (min (toInteger (maxBound :: Int)) (most - leftToOthers most)))
 
 -- Whether the time of grace is over; the connections of a server; and whether their threads have been interrupted.
 data ServedConnections = ServedConnections !(TVar Bool) !(TVar (Map.Map ThreadId Socket)) !(IORef Bool)

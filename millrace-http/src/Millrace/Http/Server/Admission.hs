@@ -68,6 +68,7 @@ import Millrace.Http.Server.Settings
 import Millrace.Http.Server.State
 import Millrace.Http.System (descriptorLimit)
 import Millrace.Http.Transport (quietMillis)
+import Millrace.Internal.DescriptorShare (leftToOthers)
 import Millrace.Socket
 import Millrace.Timer (registerDelay, threadDelay, timeout)
 import Millrace.Wait (threadWaitRead)
@@ -354,12 +355,11 @@ data Share = Share !Int !Int
 connectionShare :: Maybe Int -> IO (Maybe Share)
 connectionShare reserved = fmap (shareOf reserved) <$> descriptorLimit
 
--- | The share of a process with this limit. Without a number of the settings, an eighth of the limit is reserved, at
--- least 16 and at most
--- 1024.
+-- | The share of a process with this limit. Without a number of the settings, as many are reserved as other servers
+-- leave, too.
 shareOf :: Maybe Int -> Int -> Share
 shareOf reserved limit =
-  Share (max smallest (limit - maybe (max 16 (min 1024 (limit `quot` 8))) (max 0) reserved)) limit
+  Share (max smallest (limit - maybe (leftToOthers limit) (max 0) reserved)) limit
   where
     -- With less hardly any client would be served: the lowest numbers are those of standard streams, listeners and
     -- managers.
