@@ -655,7 +655,7 @@ terminateProcess grace process = (`onException` atOnce) $ do
     -- Each gets the signal once: programs take a second one for a demand to hurry.
     askAll cgroup = do
       signalProcess Terminate process
-      askMembers (saturated (signalNumber Terminate)) (processNumber process) cgroup
+      askMembers Terminate (processNumber process) cgroup
 
 -- | While the action runs, this process adopts the orphans among its descendants (it is a /subreaper/): when a process
 -- ends whose children go on, this process becomes their parent, in place of process 1. It reaps those that end, within

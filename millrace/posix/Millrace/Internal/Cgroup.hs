@@ -22,7 +22,10 @@ import Data.Maybe (listToMaybe, mapMaybe)
 import Foreign.C.Error (Errno, eOPNOTSUPP)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOException (ioe_description))
+import Millrace.Internal.Constants.Signals (Signal (..), signalNumber)
+import Millrace.Internal.CoreCalls (c_close)
 import Millrace.Internal.Errors (failure)
+import Millrace.Internal.Units (saturated)
 import Millrace.Timer (threadDelay)
 import Numeric (readOct)
 import System.Directory (createDirectory, doesDirectoryExist, listDirectory, removeDirectory)
@@ -31,13 +34,9 @@ import System.IO.Unsafe (unsafePerformIO)
 
 foreign import ccall unsafe "getpid" c_getpid :: IO CInt
 
-foreign import ccall unsafe "kill" c_kill :: CInt -> CInt -> IO CInt
-
 foreign import ccall unsafe "mrh_open_process" c_open_process :: CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_signal_process" c_signal_process :: CInt -> CInt -> IO CInt
-
-foreign import ccall unsafe "close" c_close :: CInt -> IO CInt
 
 -- | A cgroup of this program, by its path.
 newtype Cgroup = Cgroup FilePath
@@ -85,14 +84,17 @@ isPopulated (Cgroup path) =
 
 -- | Sends each process in it, or below it, this signal once, but not the process with this number. Processes that it
 -- may not signal, and those that begin meanwhile, get none.
-askMembers :: CInt -> CInt -> Cgroup -> IO ()
-askMembers signal leftOut (Cgroup path) = do
-  found <- filter (/= leftOut) <$> membersBelow path
+askMembers :: Signal -> CInt -> Cgroup -> IO ()
+askMembers signal leftOut (Cgroup path) = signalMembers signal (/= leftOut) path
+
+signalMembers :: Signal -> (CInt -> Bool) -> FilePath -> IO ()
+signalMembers signal isMeant path = do
+  found <- filter isMeant <$> membersBelow path
   bracket (mapM (\member -> (,) member <$> c_open_process member) found) (mapM_ closeOpened) $ \opened -> do
     -- A number may have come to mean a process elsewhere before it was opened. It is not in the cgroup then.
     still <- membersBelow path
     forM_ opened $ \(member, handle) ->
-      when (handle >= 0 && member `elem` still) (void (c_signal_process handle signal))
+      when (handle >= 0 && member `elem` still) (void (c_signal_process handle (saturated (signalNumber signal))))
   where
     closeOpened (_, handle) = when (handle >= 0) (void (c_close handle))
 
@@ -125,11 +127,7 @@ endCgroup cgroup@(Cgroup path) = go 1000
 killAll :: FilePath -> IO ()
 killAll path = do
   killed <- try (Char8.writeFile (path ++ "/cgroup.kill") (Char8.pack "1"))
-  either (\problem -> let _ = problem :: IOException in quietly killEach) return killed
-  where
-    killEach = do
-      membersOf path >>= mapM_ (`c_kill` 9)
-      below path >>= mapM_ killAll
+  either (\problem -> let _ = problem :: IOException in quietly (signalMembers Kill (const True) path)) return killed
 
 -- The process may have made cgroups in its own one.
 remove :: FilePath -> IO ()
