@@ -46,6 +46,7 @@ import Data.Maybe (fromMaybe)
 import Foreign.Ptr (FunPtr, castPtr, plusPtr)
 import Foreign.Storable (peekByteOff)
 import Millrace.Internal.Constants.Files
+import Millrace.Internal.Constants.Jobs (statusBytes)
 import Millrace.Internal.File (pathBytes, pathDecoder)
 import Millrace.Internal.FileJob
 import Millrace.Internal.FileStatus

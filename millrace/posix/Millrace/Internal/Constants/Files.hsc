@@ -46,11 +46,10 @@ entrySocket = #{const DT_SOCK}
 entryCharacter = #{const DT_CHR}
 entryBlock = #{const DT_BLK}
 
--- | The parts of an @mrh_batch@: where the size of its names is and where they begin, the size of the head of each of
--- them, and the size of an @mrh_status@.
-batchNamesSize, batchNames, nameHeadSize, statusBytes :: Int
+-- | The parts of an @mrh_batch@: where the size of its names is and where they begin, and the size of the head of each
+-- of them.
+batchNamesSize, batchNames, nameHeadSize :: Int
 batchNamesSize = #{offset mrh_batch, names_bytes}
-statusBytes = #{size mrh_status}
 batchNames = #{offset mrh_batch, names}
 nameHeadSize = #{size mrh_name_head}
 
