@@ -195,11 +195,7 @@ spec = do
       withServer id application $ \port -> do
         _ <- exchange port "GET / HTTP/1.0\r\n\r\n"
         late <- readIORef kept
-        -- Over HTTP/2 the client has the whole answer before the application returns.
-        let whenOver =
-              try late >>= \outcome ->
-                if outcome == Left RespondedTwice then threadDelay 1000 >> whenOver else return outcome
-        within "the end of the request" whenOver `shouldReturn` Left UsedTooLate
+        whenOver (== Left RespondedTwice) late `shouldReturn` Left UsedTooLate
   where
     -- The second exception waits for the first one's handler.
     twoAtOnce = do

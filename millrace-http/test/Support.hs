@@ -41,6 +41,7 @@ module Support
     echo,
     pong,
     within,
+    whenOver,
     timed,
     withFolder,
     untilQuick,
@@ -51,7 +52,16 @@ where
 import Carrier (Ends (..), serveOn, withEnds)
 import Control.Concurrent (ThreadId, forkIO, killThread, threadDelay)
 import Control.Concurrent.MVar
-import Control.Exception (IOException, SomeException, bracket, fromException, throwIO, try, uninterruptibleMask_)
+import Control.Exception
+  ( Exception,
+    IOException,
+    SomeException,
+    bracket,
+    fromException,
+    throwIO,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (forever, join, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -197,6 +207,13 @@ quiet = setOnException (\_ _ -> return ())
 -- | Runs an action. Fails if it takes longer than thirty seconds; the text says what was waited for.
 within :: String -> IO a -> IO a
 within = Time.within 30
+
+-- | Repeats what is too late when its request is over, for as long as it ends as it would before. Returns how it ends
+-- then. Over HTTP\/2 the client has the whole answer before the application returns.
+whenOver :: Exception e => (Either e a -> Bool) -> IO a -> IO (Either e a)
+whenOver isEarlier action = within "the end of the request" go
+  where
+    go = try action >>= \outcome -> if isEarlier outcome then threadDelay 1000 >> go else return outcome
 
 -- | Returns when nobody can connect any more.
 untilRefused :: Int -> IO ()
