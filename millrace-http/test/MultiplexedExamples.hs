@@ -84,7 +84,6 @@ leftOut =
     "a second response is refused",
     "setMaximumRequests",
     "setMaximumBodyFlush",
-    "setGracefulCloseTimeout1",
     -- Requests that are sent before the last one is answered: over HTTP/2 they are streams at a time, and "Http2Spec"
     -- has them. The client here sends one when the last one is answered, and these examples wait for what comes of the
     -- others.
@@ -94,13 +93,11 @@ leftOut =
     -- responses.
     "status and reason are the application's",
     "in the reason",
-    "setNoParsePath",
     "is not sent to HTTP/1.0",
     "before the application switches protocols",
     "cannot be sent to when they are over",
     "with what had arrived",
     "setOnAnswer, of a raw response",
-    "setters without effect",
     -- Fields and pieces are counted as they come, and those of HTTP/2 are others than what the examples have written.
     "have the length the client gave",
     "setMaximumHeaderCount",

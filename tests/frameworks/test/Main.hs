@@ -2,7 +2,7 @@
 module Main (main) where
 
 import Clients (overHttp2)
-import Examples (isAbout, runExamples)
+import Examples (LeftOut (..), runExamples)
 import qualified InterfaceTypes
 import qualified MiddlewareSpec
 import qualified ScottySpec
@@ -13,12 +13,10 @@ import qualified WebSocketSpec
 import qualified YesodSpec
 
 main :: IO ()
-main = runExamples isLeftOut $ do
+main = runExamples [LeftOut ("over HTTP/2" `elem`) leftOut] $ do
   InterfaceTypes.spec
   specs
   describe "over HTTP/2" (around_ overHttp2 specs)
-  where
-    isLeftOut title = "over HTTP/2" `elem` fst title && isAbout leftOut title
 
 -- Examples whose outcome tells the version of HTTP.
 leftOut :: [String]

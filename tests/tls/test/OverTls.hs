@@ -3,7 +3,7 @@ module Main (main) where
 
 import qualified AnswerSpec
 import qualified ContextSpec
-import Examples (isAbout, runExamples)
+import Examples (LeftOut (..), runExamples)
 import qualified FaultSpec
 import qualified FileConditionSpec
 import qualified FileRangeSpec
@@ -21,7 +21,7 @@ import Test.Hspec (Spec)
 import qualified TimeSpec
 
 main :: IO ()
-main = runExamples (isAbout leftOut) specs
+main = runExamples [LeftOut (const True) leftOut] specs
 
 -- Examples that do not concern the transport.
 leftOut :: [String]
@@ -34,10 +34,7 @@ leftOut =
     "the proxy",
     -- They see connections that end before a handshake.
     "onOpen",
-    "the connection is closed, and counted no longer",
-    -- They start other servers, without TLS.
-    "runSettings",
-    "an exception thrown to the server"
+    "the connection is closed, and counted no longer"
   ]
 
 specs :: Spec
