@@ -1,3 +1,5 @@
+{-# LANGUAGE OverloadedStrings #-}
+
 -- | The @millrace@ command: reads the command line and runs what it asks for.
 module Millrace.Cli
   ( main,
@@ -23,12 +25,12 @@ import Millrace.Cli.Files.StaticFiles
 import Millrace.Cli.Middleware.SitePolicy (OwnAnswers (..), plainPolicy)
 import Millrace.Cli.Observe.Upstream (Upstreams, newUpstreams, readUpstreams)
 import Millrace.Cli.Serve.Doctor
-import Millrace.Cli.Serve.Pong
 import Millrace.Cli.Serve.ReverseProxy (failureResponse, withReverseProxy)
 import Millrace.Cli.Serve.Run
 import Millrace.Cli.Serve.Server
 import Millrace.Cli.Serve.Sites (Makers (..))
-import Network.Wai (Application, Middleware)
+import Network.HTTP.Types (hContentType, status200)
+import Network.Wai (Application, Middleware, responseLBS)
 import Network.Wai.Handler.Millrace (FailedWithAnswer (..))
 import qualified Options.Applicative as Options
 import System.Environment (getArgs, getProgName)
@@ -207,3 +209,7 @@ directory options = handle (throwIO . failure) (openRoot policy path)
                 then "Mount it: mount -t proc proc /proc."
                 else "It must be a directory that this user may read."
           }
+
+-- Answers every request with 200 and the text "Pong!": a very small answer, for measuring what a server costs.
+pong :: Application
+pong _request respond = respond (responseLBS status200 [(hContentType, "text/plain")] "Pong!")

@@ -10,14 +10,20 @@ module Millrace.Proxy.Stream
 where
 
 import Control.Exception
+import Control.Monad (void)
 import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Base64 as Base64
 import Data.ByteString.Builder (byteString)
+import qualified Data.ByteString.Internal as Internal
+import qualified Data.ByteString.Unsafe as Unsafe
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Maybe (isJust)
-import Data.Word (Word32)
+import Data.Word (Word32, Word8)
+import Foreign.C.Types (CSize (..))
+import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline
 import qualified Millrace.HttpClient.Http2 as Http2
 import Millrace.Proxy.Exchange
@@ -32,7 +38,6 @@ import Millrace.Proxy.Settings
 import Millrace.Proxy.SharedConnections
 import Millrace.Proxy.Target
 import Millrace.Proxy.Tunnel
-import Millrace.Proxy.WebSocketAccept
 import Network.HTTP.Types
 import Network.Wai
 
@@ -266,3 +271,23 @@ deliver settings forwarded member exchange stream found
           () <- flush
           bytes <- receiveFrom exchange ForMoreBytes pieceMax
           if ByteString.null bytes then trailers else write bytes >> rest write flush
+
+------------------------------------------------------------------------------------------------------------------------
+-- Sec-WebSocket-Accept, which a client of HTTP/1.1 expects, and a target that speaks HTTP/2 does not send
+
+-- In OpenSSL's libcrypto.
+foreign import ccall unsafe "SHA1" c_sha1 :: Ptr Word8 -> CSize -> Ptr Word8 -> IO (Ptr Word8)
+
+-- The field for the request's key (RFC 6455, section 4.2.2), if it asks for a WebSocket. Otherwise no field.
+acceptField :: ByteString -> Request -> IO ResponseHeaders
+acceptField protocol request = case [value | ("sec-websocket-key", value) <- requestHeaders request] of
+  key : _
+    | protocol == "websocket" ->
+      (\digest -> [("Sec-WebSocket-Accept", Base64.encode digest)])
+        <$> sha1 (key <> "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")
+  _ -> return []
+
+sha1 :: ByteString -> IO ByteString
+sha1 bytes =
+  Internal.create 20 $ \buffer ->
+    Unsafe.unsafeUseAsCStringLen bytes $ \(start, size) -> void (c_sha1 (castPtr start) (fromIntegral size) buffer)

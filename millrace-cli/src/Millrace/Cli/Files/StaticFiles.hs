@@ -34,7 +34,7 @@ import Millrace.Cli.Base.Refusal
 import Millrace.Cli.Base.RequestName (requestName)
 import Millrace.Cli.Base.RequestPath
 import Millrace.Cli.Files.Accept (acceptsHtml)
-import Millrace.Cli.Files.CacheRule (cacheControl)
+import Millrace.Cli.Files.CacheRule (CacheRule, cacheControl)
 import Millrace.Cli.Files.Compressor
 import Millrace.Cli.Files.ContentCoding (Coding, codings, wantedCodings)
 import Millrace.Cli.Files.Entry
@@ -45,11 +45,41 @@ import Millrace.Cli.Files.MediaType (isCompressible, mediaType, ownCoding)
 import Millrace.Cli.Files.Policy (Fallback (..))
 import Millrace.Cli.Files.Representation
 import Millrace.Cli.Files.Root
-import Millrace.Cli.Files.Site
 import Millrace.Http.Date (currentSeconds)
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hAllow, hRetryAfter, hUpgrade, hVary)
 import Network.Wai
+
+-- | A directory to serve, and how.
+data Site = Site
+  { siteRoot :: Root,
+    siteCache :: Maybe FileCache,
+    -- | Does a directory without an index answer with a list of its files?
+    siteListing :: Bool,
+    siteFallback :: Fallback,
+    siteErrorPages :: Maybe ErrorPages,
+    -- | 'Nothing': nothing is compressed.
+    siteCompressor :: Maybe Compressor,
+    -- | The last rule that fits a file decides.
+    siteCacheRules :: [CacheRule],
+    -- | Called with the name of a request in messages and the reason why the system could not look it up: the disk
+    -- failed, or there was no memory or no descriptor. The answer is 500 or 503.
+    siteOnFault :: String -> String -> IO ()
+  }
+
+-- | A site without cache, listings, pages for errors and compression. Faults are reported to nobody.
+plainSite :: Root -> Site
+plainSite root =
+  Site
+    { siteRoot = root,
+      siteCache = Nothing,
+      siteListing = False,
+      siteFallback = NotFound,
+      siteErrorPages = Nothing,
+      siteCompressor = Nothing,
+      siteCacheRules = [],
+      siteOnFault = \_ _ -> pure ()
+    }
 
 -- | Serves the files of a site.
 --

@@ -1,4 +1,5 @@
 {-# LANGUAGE LambdaCase #-}
+{-# LANGUAGE TupleSections #-}
 
 -- Must not know: sockets.
 
@@ -11,11 +12,12 @@ module Millrace.Cli.Serve.Run
 where
 
 import Control.Concurrent (forkIO)
-import Control.Concurrent.MVar (modifyMVar_, newEmptyMVar, newMVar, takeMVar, tryPutMVar)
-import Control.Exception (IOException, SomeException, catch, throwIO, toException, try)
-import Control.Monad (forever, unless, void, when)
+import Control.Concurrent.MVar (modifyMVar_, newEmptyMVar, newMVar, putMVar, takeMVar, tryPutMVar)
+import Control.Exception (IOException, SomeException, bracket, catch, finally, mask, throwIO, toException, try)
+import Control.Monad (forever, unless, void, when, (>=>))
 import Data.ByteString (ByteString)
 import Data.Foldable (toList, traverse_)
+import Data.IORef (atomicModifyIORef', newIORef, readIORef)
 import Data.List (intercalate, isPrefixOf, nub, (\\))
 import Data.Maybe (maybeToList)
 import Millrace.Cli.Base.Address (authority)
@@ -29,12 +31,12 @@ import Millrace.Cli.Config.ServerSettings (limitSettings, pidFileSetting, proces
 import Millrace.Cli.Config.Setting (Settings (written))
 import Millrace.Cli.Observe.AccessLog (accessLogFailure)
 import Millrace.Cli.Serve.PidFile
-import Millrace.Cli.Serve.ReloadSocket
-import Millrace.Cli.Serve.Replaceable
 import Millrace.Cli.Serve.Server
 import Millrace.Cli.Serve.Sites
 import Millrace.Cli.Serve.Tls (checkTls)
 import Millrace.Deadline (deadlineAfter, isDeadlineError, seconds)
+import Millrace.Http.Expiring
+import Network.Wai (Application)
 import System.Directory (canonicalizePath, doesDirectoryExist)
 import System.Exit (ExitCode (ExitFailure))
 import System.FilePath (isRelative, takeDirectory)
@@ -248,3 +250,35 @@ mistaken file remedy mistakes =
     counted several = show (length several) <> " mistakes"
     -- A generated file can have the same mistake a thousand times, and the first ones must stay in sight.
     mostShown = 20
+
+------------------------------------------------------------------------------------------------------------------------
+-- An application that can be replaced while requests run
+
+-- Runs an action with an application that is there until the action ends.
+type Maker = (Application -> IO ()) -> IO ()
+
+-- Runs an action with an application, and a function that replaces it: new requests then go to the new application.
+-- The earlier one stays until its last request has ended. If the new one cannot be made, replacing throws what its
+-- maker throws, and the earlier one stays. A request costs two atomic operations more.
+withReplaceable :: Maker -> (Application -> (Maker -> IO ()) -> IO a) -> IO a
+withReplaceable first use = bracket (begin first >>= newIORef) (readIORef >=> release) $ \current -> do
+  let replace make = mask $ \_ -> begin make >>= \next -> atomicModifyIORef' current (next,) >>= release
+  use (serving current) replace
+  where
+    serving current request respond = do
+      found <- readIORef current
+      mask $ \restore -> do
+        isThere <- retain found
+        if isThere
+          then restore (sharedValue found request respond) `finally` release found
+          else restore (serving current request respond)
+
+-- The application ends when its last user has released it.
+begin :: Maker -> IO (Shared Application)
+begin make = do
+  made <- newEmptyMVar
+  over <- newEmptyMVar
+  void . forkIO $ do
+    outcome <- try (make (\application -> putMVar made (Right application) >> takeMVar over))
+    either (\failure -> void (tryPutMVar made (Left (failure :: SomeException)))) pure outcome
+  takeMVar made >>= either throwIO (share (void (tryPutMVar over ())))

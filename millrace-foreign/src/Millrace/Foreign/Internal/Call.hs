@@ -9,8 +9,8 @@ module Millrace.Foreign.Internal.Call
   )
 where
 
-import Control.Concurrent (myThreadId, threadCapability)
-import Control.Concurrent.MVar (MVar, modifyMVar_, newEmptyMVar, putMVar, takeMVar, withMVar)
+import Control.Concurrent (forkOn, myThreadId, threadCapability)
+import Control.Concurrent.MVar (MVar, modifyMVar_, newEmptyMVar, putMVar, takeMVar, tryPutMVar, withMVar)
 import Control.Exception
   ( Exception (fromException),
     SomeException,
@@ -29,13 +29,15 @@ import Foreign.C.Error (Errno (..), eALREADY, eINTR, eTIMEDOUT, errnoToIOError)
 import Foreign.C.String (withCString)
 import Foreign.C.Types (CInt)
 import Foreign.ForeignPtr (newForeignPtr)
+import Foreign.Marshal.Utils (with)
 import Foreign.Ptr (FunPtr, Ptr, nullPtr)
-import Foreign.StablePtr (castStablePtrToPtr, deRefStablePtr, newStablePtr)
+import Foreign.StablePtr (StablePtr, castStablePtrToPtr, deRefStablePtr, newStablePtr)
+import Foreign.Storable (peek)
+import GHC.Conc (PrimMVar, newStablePtrPrimMVar)
 import Millrace.Deadline (Deadline, deadlineAfter, deadlineNanoseconds, noDeadline, seconds)
 import Millrace.Foreign.Internal.Bindings
 import Millrace.Foreign.Internal.CType (CKind, kindCode)
 import Millrace.Foreign.Internal.Callback (runFrame)
-import Millrace.Foreign.Internal.Waking (ensureWaker)
 import Millrace.Manager (backendName, chosenBackend)
 import qualified Millrace.Timer as Timer
 import System.IO.Unsafe (unsafePerformIO)
@@ -218,3 +220,38 @@ microsecondsUntil deadline = do
   now <- deadlineNanoseconds <$> deadlineAfter (seconds 0)
   let until_ = deadlineNanoseconds deadline
   return $ if until_ <= now then 0 else fromIntegral (((until_ - now) + 999) `div` 1000)
+
+------------------------------------------------------------------------------------------------------------------------
+-- The wakers: one thread for each capability that has made a call, which wakes the threads whose calls have ended or
+-- request a callback. Waking a thread from outside takes a lock and, if its capability is idle, a switch between OS
+-- threads. So only the waker is woken from outside, and it then wakes all the others.
+
+-- Starts the waker of a capability unless it runs already.
+ensureWaker :: CInt -> IO ()
+ensureWaker capability = do
+  missing <- c_waker_is_missing capability
+  when (missing /= 0) . mask_ $ do
+    bell <- newEmptyMVar
+    void (forkOn (fromIntegral capability) (runWaker capability bell))
+
+-- This thread gets no exceptions: no other thread has its ThreadId, and its MVar stays reachable.
+runWaker :: CInt -> MVar () -> IO ()
+runWaker capability bell = do
+  newStablePtrPrimMVar bell >>= wakeWanted capability
+  takeMVar bell
+  runWaker capability bell
+
+-- Repeats until there is no call to wake. Then waits for the MVar, which C fills at the next call.
+wakeWanted :: CInt -> StablePtr PrimMVar -> IO ()
+wakeWanted capability bell = do
+  first <- c_wanted_take capability bell
+  unless (first == nullPtr) $ do
+    with first wakeAll
+    wakeWanted capability bell
+
+wakeAll :: Ptr (Ptr Wanted) -> IO ()
+wakeAll list = do
+  signal <- c_wanted_next list >>= deRefStablePtr
+  void (tryPutMVar signal ())
+  left <- peek list
+  unless (left == nullPtr) (wakeAll list)

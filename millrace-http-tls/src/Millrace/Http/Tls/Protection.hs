@@ -13,7 +13,7 @@ module Millrace.Http.Tls.Protection
   )
 where
 
-import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, killThread)
+import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, killThread, throwTo)
 import Control.Concurrent.MVar (MVar, modifyMVarMasked_, newEmptyMVar, putMVar, takeMVar, withMVar)
 import Control.Exception (SomeException, bracket_, fromException, mask, throwIO, toException, try)
 import Control.Monad (forM_)
@@ -25,7 +25,6 @@ import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds, unlimited)
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Tls.Handshakes
-import Millrace.Http.Tls.SeparateThread (inSeparateThread)
 import Millrace.Http.Tls.TlsSettings
 import Millrace.Http.Tls.TlsTransport (tlsFunctions)
 import Millrace.Http.Transport (Others (..), Protection (..))
@@ -163,3 +162,24 @@ outcomeOf Undisturbed (Left failure)
   | Just problem <- fromException failure = HandshakeRefused problem
   | Just expired <- fromException failure, ioe_type expired == TimeExpired = HandshakeTimedOut
   | otherwise = HandshakeLost failure
+
+-- Runs an action in a new thread and waits for it, so that the stack of this thread stays as small as it was. Throws the
+-- exception of the action. An asynchronous exception that this thread receives meanwhile is passed on to the action, and
+-- is thrown here when the action has ended.
+inSeparateThread :: IO a -> IO a
+inSeparateThread action = mask $ \restore -> do
+  result <- newEmptyMVar
+  thread <- forkIO (try (restore action) >>= putMVar result)
+  outcome <- try (takeMVar result)
+  case outcome of
+    Right ended -> either rethrow return ended
+    Left interruption -> endFor thread result interruption >> throwIO interruption
+  where
+    rethrow :: SomeException -> IO a
+    rethrow = throwIO
+
+-- Returns when the thread has ended. Other threads may interrupt the wait; each interruption is passed on to the
+-- thread.
+endFor :: ThreadId -> MVar (Either SomeException a) -> SomeException -> IO ()
+endFor thread result interruption =
+  try (throwTo thread interruption >> takeMVar result) >>= either (endFor thread result) (const (return ()))

@@ -28,13 +28,13 @@ import Data.Either (fromLeft)
 import Data.IORef
 import Data.List (nub)
 import Data.List.NonEmpty (NonEmpty (..))
-import Data.Maybe (catMaybes)
+import Data.Maybe (catMaybes, mapMaybe)
+import Millrace.Directory (Entry (..), list)
 import Millrace.Duration (unlimited)
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Http3.ConnectionIdRouting
 import Millrace.Http.Http3.Endpoint (localityOf)
 import Millrace.Http.Http3.Engine (Credentials, Locality (..), libraries, newEngineSettings)
-import Millrace.Http.Http3.PacketSize (largestDatagram)
 import Millrace.Http.Http3.PeerProcesses
 import Millrace.Http.Http3.Port
 import Millrace.Http.Http3.Session
@@ -51,6 +51,7 @@ import Millrace.Tls.FileChanges (watchFiles)
 import Network.HTTP.Types (HeaderName)
 import Network.Wai (Application, Middleware, mapResponseHeaders, responseHeaders)
 import Network.Wai.Handler.Millrace (Listener, listenerSocket)
+import Text.Read (readMaybe)
 
 -- | HTTP\/3 that is served.
 data HTTP3 = HTTP3
@@ -292,3 +293,37 @@ watching http3 tls
 -- | The libraries that speak HTTP\/3, with their versions: @ngtcp2 1.11.0, nghttp3 1.8.0, GnuTLS 3.8.9@.
 librariesOfHTTP3 :: IO String
 librariesOfHTTP3 = libraries
+
+------------------------------------------------------------------------------------------------------------------------
+-- How large the datagrams to clients may be: what the machine's interfaces send in one packet
+
+-- What every network of Ethernet carries, in bytes: the default of the engine.
+ordinaryDatagram :: Int
+ordinaryDatagram = 1452
+
+-- The largest datagram that is worth a try with clients of a server at this address, in bytes. Whether a path carries
+-- it, and whether the client takes it, each connection finds out. More than 1,452 bytes only if an interface has larger
+-- packets: those of loopback are for a server that only this machine reaches.
+largestDatagram :: SockAddr -> IO Int
+largestDatagram address = do
+  found <- try (list interfaces >>= mapM sizeOf . filter counts . map entryName)
+  return
+    ( either
+        none
+        (\sizes -> maximum (ordinaryDatagram : map (min most . subtract heads) (mapMaybe readMaybe sizes)))
+        found
+    )
+  where
+    none :: IOException -> Int
+    none _ = ordinaryDatagram
+    interfaces = "/sys/class/net"
+    sizeOf name = readFile (interfaces ++ "/" ++ name ++ "/mtu")
+    counts name = (name == "lo") == isLoopback
+    isLoopback = case address of
+      SockAddrInet _ host -> (\(first, _, _, _) -> first == 127) (hostAddressToTuple host)
+      SockAddrInet6 _ _ host _ -> host == (0, 0, 0, 1)
+      _ -> False
+    -- Of IPv6 and UDP.
+    heads = 48
+    -- Larger ones were hardly cheaper.
+    most = 16332
