@@ -164,8 +164,8 @@ outcomeOf Undisturbed (Left failure)
   | otherwise = HandshakeLost failure
 
 -- Runs an action in a new thread and waits for it, so that the stack of this thread stays as small as it was. Throws
--- the exception of the action. An asynchronous exception that this thread receives meanwhile is passed on to the action,
--- and is thrown here when the action has ended.
+-- the exception of the action. An asynchronous exception that this thread receives meanwhile is passed on to the
+-- action, and is thrown here when the action has ended.
 inSeparateThread :: IO a -> IO a
 inSeparateThread action = mask $ \restore -> do
   result <- newEmptyMVar
