@@ -137,7 +137,8 @@ spec = do
             send two "GET / HTTP/1.0\r\n\r\n"
             statusOf <$> receiveAll two `shouldReturn` 200
     it "setMaximumConnections makes only one give way, however long that takes to end" $ do
-      let slowEnd = setOnClose (const (threadDelay 300000)) . setMaximumConnections (Just 2)
+      -- Longer than a connection lingers whose client has just sent something, and falls silent.
+      let slowEnd = setOnClose (const (threadDelay 1300000)) . setMaximumConnections (Just 2)
       withWatchedServer slowEnd $ \port reaches ->
         withConnection port $ \one -> do
           ask one >> reaches (ConnectionStates 0 1 0)

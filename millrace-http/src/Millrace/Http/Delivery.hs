@@ -22,6 +22,7 @@ module Millrace.Http.Delivery
     -- * The end of a connection whose client may still be sending
     linger,
     lingerMicros,
+    lingerPauseMicros,
   )
 where
 
@@ -267,10 +268,12 @@ linger transport micros = void . (try :: IO () -> IO (Either SomeException ())) 
 lingerMicros :: Int
 lingerMicros = 5000000
 
--- 'linger' stops when the client has sent no byte for 'lingerPauseMicros', or 'lingerBytes' bytes in total. It receives
--- at most 'lingerPiece' bytes at a time. The limit in bytes is large, because some clients send a complete body before
--- they read the response.
-lingerPauseMicros, lingerBytes, lingerPiece :: Int
+-- | 'linger' stops when the client has sent no byte for this many microseconds.
+lingerPauseMicros :: Int
 lingerPauseMicros = 1000000
+
+-- It also stops after 'lingerBytes' bytes in total, and receives at most 'lingerPiece' bytes at a time. The limit in
+-- bytes is large, because some clients send a complete body before they read the response.
+lingerBytes, lingerPiece :: Int
 lingerBytes = 1073741824
 lingerPiece = 65536

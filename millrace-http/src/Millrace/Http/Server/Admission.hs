@@ -61,6 +61,7 @@ import Foreign.C.Error (Errno (..), eMFILE, eNFILE, errnoToIOError)
 import Foreign.C.Types (CInt)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Http.Delivery (lingerPauseMicros)
 import Millrace.Http.Exception (acceptingConnection)
 import Millrace.Http.Server.Connection
 import Millrace.Http.Server.Context
@@ -119,8 +120,9 @@ awaitCapacity server own capacity newcomer = flip onException (close newcomer) $
               late <- readTVar patience
               check (now < before || late)
             go (waits + 1)
-    -- What gives way needs time to end, more on a busy machine. Another one would lose its connection for nothing.
-    pauseAfter OneGivesWay = 1000000
+    -- What gives way needs time to end: it lingers if its client has just sent something, and the machine may be busy.
+    -- Another one would lose its connection for nothing.
+    pauseAfter OneGivesWay = lingerPauseMicros + 1000000
     pauseAfter NoneGivesWay = 100000
     pauseAfter (AskLater micros) = micros
 
