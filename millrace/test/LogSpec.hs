@@ -1,15 +1,16 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Log files.
+-- | Log files, and logs that are full.
 module LogSpec (spec) where
 
 import Control.Concurrent.MVar
-import Control.Exception (throwIO, try)
-import Control.Monad (forM_, void, when)
+import Control.Exception (AsyncException (ThreadKilled), throwIO, try)
+import Control.Monad (forM, forM_, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
+import GHC.Conc (BlockReason (BlockedOnMVar), ThreadStatus (ThreadBlocked), threadStatus)
 import Millrace.Directory (rename)
 import Millrace.File (Mode (ForReading), readAt, withFile)
 import Millrace.File.Temporary (withTemporaryDirectory)
@@ -54,7 +55,7 @@ spec = describe "Millrace.Log" $ do
     taken <- newIORef ByteString.empty
     let full = mkIOError fullErrorType "test" Nothing Nothing
         target bytes = readIORef isFull >>= \now -> if now then throwIO full else modifyIORef' taken (<> bytes)
-        settings = LogSettings (LogAction target) NoRotation (\problem -> modifyIORef problems (problem :))
+        settings = LogSettings (LogAction target) NoRotation DropLines (\problem -> modifyIORef problems (problem :))
     withLog settings $ \output -> do
       writeIORef isFull True
       mapM_ (logLine output) ["one", "two"]
@@ -68,7 +69,8 @@ spec = describe "Millrace.Log" $ do
     begun <- newEmptyMVar
     opened <- newEmptyMVar
     let target bytes = when (bytes /= "") (tryPutMVar begun () >> readMVar opened)
-        settings = LogSettings (LogAction target) NoRotation (\problem -> modifyMVar_ problems (return . (problem :)))
+        keep problem = modifyMVar_ problems (return . (problem :))
+        settings = LogSettings (LogAction target) NoRotation DropLines keep
         line = Char8.replicate 65535 'x'
     withLog settings $ \output -> do
       logLine output "held"
@@ -78,11 +80,74 @@ spec = describe "Millrace.Log" $ do
       putMVar opened ()
       eventually "the log" (not . null <$> readMVar problems)
     readMVar problems `shouldReturn` [Dropped 16]
+  it "makes threads wait for lines that come faster than they are taken, if it is told to, and loses none" $
+    withFullLog $ \full -> do
+      jobs <- forM [1 .. 3 :: Int] $ \number -> do
+        job <- start (logLine (fullLog full) (Char8.pack (show number)))
+        job <$ eventually "the wait" (waits job)
+      letThrough full
+      mapM_ finish jobs
+      eventually "the lines" ((== ["1", "2", "3"]) . drop 65 <$> linesTaken full)
+      readIORef (fullProblems full) `shouldReturn` []
+  it "leaves out a line whose thread is interrupted while it waits" $
+    withFullLog $ \full -> do
+      left <- start (logLine (fullLog full) "left out")
+      eventually "the wait" (waits left)
+      job <- start (logLine (fullLog full) "not left out")
+      eventually "the wait" (waits job)
+      stop left
+      letThrough full
+      finish job
+      eventually "the line" ((== ["not left out"]) . drop 65 <$> linesTaken full)
+      readIORef (fullProblems full) `shouldReturn` []
+  it "makes nobody wait for a target that fails, and says how many lines are lost" $ do
+    problems <- newIORef []
+    let broken = mkIOError fullErrorType "test" Nothing Nothing
+        target bytes = when (bytes /= "") (throwIO broken)
+        keep problem = atomicModifyIORef' problems (\others -> (problem : others, ()))
+    within 20 "the log" . withLog (LogSettings (LogAction target) NoRotation WaitForSpace keep) $ \output ->
+      -- Three times as much as there is space for.
+      forM_ [1 .. 192 :: Int] (\_ -> logLine output (Char8.replicate 65535 'x'))
+    reported <- readIORef problems
+    sum [count | NotWritten count _ <- reported] `shouldBe` 192
+  it "writes the lines that wait when it ends" $
+    withFullLog $ \full -> do
+      job <- start (logLine (fullLog full) "the last one")
+      eventually "the wait" (waits job)
+      ending <- start (endLog (fullLog full))
+      eventually "the end" (waits ending)
+      letThrough full
+      within 20 "the line" (finish job)
+      finish ending
+      drop 65 <$> linesTaken full `shouldReturn` ["the last one"]
+      readIORef (fullProblems full) `shouldReturn` []
+  it "lets threads go on that wait when it ends although its target takes no more" $
+    withFullLog $ \full -> do
+      job <- start (logLine (fullLog full) "lost")
+      eventually "the wait" (waits job)
+      endLog (fullLog full)
+      within 20 "the line" (finish job)
+      readIORef (fullProblems full) `shouldReturn` [EndedUnwritten]
+      -- Nobody waits any more.
+      forM_ [1 .. 200 :: Int] (\_ -> logLine (fullLog full) (Char8.replicate 65535 'x'))
+  it "lets threads go on that wait when its own thread ends by an exception" $ do
+    begun <- newEmptyMVar
+    opened <- newEmptyMVar
+    let target bytes = when (bytes /= "") (putMVar begun () >> takeMVar opened >> throwIO ThreadKilled)
+    withLog (LogSettings (LogAction target) NoRotation WaitForSpace (\_ -> return ())) $ \output -> do
+      logLine output "held"
+      takeMVar begun
+      fill output
+      job <- start (logLine output "lost")
+      eventually "the wait" (waits job)
+      putMVar opened ()
+      within 20 "the line" (finish job)
   it "ends although its target takes no more, and says so" $ do
     problems <- newMVar []
     never <- newEmptyMVar
     let target bytes = when (bytes /= "") (takeMVar never)
-        settings = LogSettings (LogAction target) NoRotation (\problem -> modifyMVar_ problems (return . (problem :)))
+        keep problem = modifyMVar_ problems (return . (problem :))
+        settings = LogSettings (LogAction target) NoRotation DropLines keep
     withLog settings (`logLine` "lost")
     readMVar problems `shouldReturn` [EndedUnwritten]
     void (tryPutMVar never ())
@@ -116,3 +181,41 @@ spec = describe "Millrace.Log" $ do
     inDirectory use = withTemporaryDirectory "." "millrace-test" (\directory -> use (directory ++ "/log"))
     -- Handles would refuse to read a file that is being written.
     attempted path = try (withFile path ForReading (\file -> readAt file 0 100000)) :: IO (Either IOError ByteString)
+
+-- A log that makes threads wait, and is full. Its target has taken a line, and takes no more yet.
+data FullLog = FullLog
+  { fullLog :: Log,
+    fullProblems :: IORef [LogProblem],
+    fullTaken :: IORef ByteString,
+    fullOpened :: MVar ()
+  }
+
+withFullLog :: (FullLog -> IO a) -> IO a
+withFullLog use = do
+  problems <- newIORef []
+  taken <- newIORef ByteString.empty
+  begun <- newEmptyMVar
+  opened <- newEmptyMVar
+  let target bytes = when (bytes /= "") $ do
+        _ <- tryPutMVar begun ()
+        readMVar opened
+        modifyIORef' taken (<> bytes)
+      settings = LogSettings (LogAction target) NoRotation WaitForSpace (\problem -> modifyIORef problems (problem :))
+  withLog settings $ \output -> do
+    logLine output "held"
+    takeMVar begun
+    fill output
+    use (FullLog output problems taken opened)
+
+-- As many lines as there is space for.
+fill :: Log -> IO ()
+fill output = forM_ [1 .. 64 :: Int] (\_ -> logLine output (Char8.replicate 65535 'x'))
+
+letThrough :: FullLog -> IO ()
+letThrough full = putMVar (fullOpened full) ()
+
+linesTaken :: FullLog -> IO [ByteString]
+linesTaken full = Char8.lines <$> readIORef (fullTaken full)
+
+waits :: Job a -> IO Bool
+waits job = (== ThreadBlocked BlockedOnMVar) <$> threadStatus (jobThread job)

@@ -45,6 +45,12 @@ functions root =
     ),
     ("append", \_ -> withFileWith (root ++ "/file") ReadWrite [Append] (\file -> append file "" >> syncData file)),
     ("withLog", \i -> withLog (logTo (root ++ "/log")) (\output -> logLine output (bytesAt i 100) >> endLog output)),
+    ( "logLine",
+      \i ->
+        let slow = LogAction (const (threadDelay 1000))
+         in withLog (logTo (root ++ "/log")) {logTarget = slow, logWhenFull = WaitForSpace} $ \output ->
+              logLine output (bytesAt i 4194304) >> logBytes output "waits\n"
+    ),
     ("checkLog", \_ -> checkLog (logTo (root ++ "/log"))),
     ("replaceFile", \i -> replaceFile (root ++ "/file") (\file -> writeAt file 0 (bytesAt i 300000))),
     ("copyFile", \_ -> withTemporaryDirectory root "c" (\d -> copyFile (root ++ "/file") (d ++ "/copy"))),

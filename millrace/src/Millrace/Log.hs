@@ -1,9 +1,8 @@
-{-# LANGUAGE TupleSections #-}
-
 -- Must not know: sockets, servers.
 
--- | Log files. A thread writes the lines, once a second or when there are many. So who logs pays for no system call,
--- and never waits for a slow disk or for a program that reads the log.
+-- | Log files. A thread writes the lines, once a second or when there are many. So a thread that logs makes no system
+-- call, and does not wait for a slow disk or for a program that reads the log. Lines that come faster than they can be
+-- written are dropped and counted; with 'WaitForSpace', the threads that log them wait.
 --
 -- > main = withLog (logTo "app.log") {logRotation = Rotation 10000000 5} $ \output -> do
 -- >   logLine output "begins"
@@ -15,6 +14,24 @@
 -- >>> withLog (logTo "example.log") (\output -> mapM_ (logLine output . Char8.pack) ["one", "two"])
 -- >>> readFile "example.log"
 -- "one\ntwo\n"
+--
+-- The output of another program, of which no line may be lost. While the disk is slower than the program, the program
+-- waits: its output waits in the pipe.
+--
+-- >>> import Control.Monad (forM_)
+-- >>> import Millrace.Pipe (readPipe)
+-- >>> import Millrace.Process
+-- >>> import Millrace.Stream (linesOf)
+-- >>> let logAll output next = next >>= mapM_ (\line -> logLine output line >> logAll output next)
+-- >>> :{
+-- withLog (logTo "program.log") {logWhenFull = WaitForSpace} $ \output ->
+--   withProcess (command "seq" ["400000"]) {commandOutput = NewPipe} $ \process -> do
+--     forM_ (processOutput process) $ \out -> linesOf 1000 (readPipe out 65536) >>= logAll output
+--     waitProcess process
+-- :}
+-- Exited 0
+-- >>> last . lines <$> readFile "program.log"
+-- "400000"
 module Millrace.Log
   ( Log,
     withLog,
@@ -28,6 +45,7 @@ module Millrace.Log
     logTo,
     LogTarget (..),
     Rotation (..),
+    WhenFull (..),
     LogProblem (..),
     describeLogProblem,
   )
@@ -35,8 +53,8 @@ where
 
 import Control.Concurrent (forkIO, forkIOWithUnmask, killThread)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
-import Control.Exception (IOException, bracket, catch, finally, throwIO, try)
-import Control.Monad (unless, void, when)
+import Control.Exception (IOException, bracket, catch, finally, mask_, onException, throwIO, try)
+import Control.Monad (forM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -61,6 +79,7 @@ import System.IO.Error (isAlreadyInUseError)
 data LogSettings = LogSettings
   { logTarget :: !LogTarget,
     logRotation :: !Rotation,
+    logWhenFull :: !WhenFull,
     -- | Runs when lines were lost, in the thread that writes: at most once a second, and at the end.
     logProblem :: LogProblem -> IO ()
   }
@@ -82,6 +101,22 @@ data Rotation
     Rotation !Int64 !Int
   deriving (Eq, Show)
 
+-- | What happens to a line while 4 MiB of others have not been written.
+data WhenFull
+  = -- | It is dropped, and counted: 'Dropped'. Logging never waits.
+    DropLines
+  | -- | The thread that logs it waits until it is being written (back-pressure). No line is lost because it came too
+    -- fast.
+    --
+    -- * If the thread is interrupted while it waits, the line is left out, unless the writing of it has just begun.
+    -- * If the target cannot be written to, lines are lost as 'NotWritten' says, and nobody waits for it to recover: a
+    --   thread waits for a second at most, until the next attempt.
+    -- * If the target takes no more, a thread waits until the log ends. Lines that wait then are its last lines.
+    --
+    -- The actions of the log's target and 'logProblem' must not log to the same log: they would wait for themselves.
+    WaitForSpace
+  deriving (Eq, Show)
+
 -- | Why lines are missing.
 data LogProblem
   = -- | The target could not be written to. Of these lines the first ones may be there.
@@ -92,9 +127,9 @@ data LogProblem
     EndedUnwritten
   deriving (Eq, Show)
 
--- | A log at a path, without rotation, that prints its problems on standard error.
+-- | A log at a path, without rotation, that drops lines when it is full, and prints its problems on standard error.
 logTo :: FilePath -> LogSettings
-logTo path = LogSettings (LogFile path) NoRotation (printLine . describeLogProblem ("the log " ++ path))
+logTo path = LogSettings (LogFile path) NoRotation DropLines (printLine . describeLogProblem ("the log " ++ path))
 
 -- | What to tell people about a problem of the log with this name.
 --
@@ -124,11 +159,18 @@ data Log = Log
     logEnded :: !(MVar ())
   }
 
--- The bytes of the lines that are not written yet, these lines, the latest one first, and how many lines were dropped.
-data Pending = Pending !Int [ByteString] !Int
+data Pending
+  = -- The bytes of the lines that are not written yet, these lines, how many lines were dropped, and the lines for
+    -- which there is no space. In both lists the latest line is the first.
+    Pending !Int [ByteString] !Int [Waiting]
+  | -- Nothing will be written any more.
+    Ended
+
+-- A line whose thread waits until it is written, and what wakes the thread.
+data Waiting = Waiting !(MVar ()) !ByteString
 
 nothing :: Pending
-nothing = Pending 0 [] 0
+nothing = Pending 0 [] 0 []
 
 -- | A log while the action runs. Throws an @IOError@ at the beginning if the target cannot be written to. Afterwards
 -- its last lines are written, as 'endLog' says.
@@ -140,7 +182,8 @@ withLog settings use = do
   bracket (startWriting output) (stopWriting output) (const (use output))
   where
     startWriting output =
-      forkIOWithUnmask $ \unmask -> unmask (keepWriting output) `finally` putMVar (logEnded output) ()
+      forkIOWithUnmask $ \unmask ->
+        unmask (keepWriting output) `finally` (takePending output Ended >> putMVar (logEnded output) ())
     -- A writer that blocks may take long to notice that it is killed. Do not wait for it.
     stopWriting output writer = endLog output >> void (forkIO (killThread writer))
 
@@ -149,34 +192,65 @@ checkLog :: LogSettings -> IO ()
 checkLog settings = write settings []
 
 -- | Writes the last lines and ends the log. Takes two seconds at most: if the lines are not written by then, that is
--- 'EndedUnwritten'. May be called by any thread, and more than once.
+-- 'EndedUnwritten'. May be called by any thread, and more than once. Lines that come later are lost, and no thread
+-- waits for them.
 endLog :: Log -> IO ()
 endLog output = do
   writeIORef (logEnding output) True
   wake output
   ended <- timeout lastMicros (readMVar (logEnded output))
-  when (isNothing ended) (logProblem (logSettings output) EndedUnwritten)
+  when (isNothing ended) $ do
+    _ <- takePending output Ended
+    logProblem (logSettings output) EndedUnwritten
 
 lastMicros :: Int
 lastMicros = 2000000
 
--- | Adds a line; its end is added to it. Does not block. If lines come faster than they can be written, those beyond 4
--- MiB are dropped. Of a text with several lines each is counted.
+-- | Adds a line; its end is added to it. If lines come faster than they can be written, those beyond 4 MiB are dropped,
+-- and it does not wait; with 'WaitForSpace' it waits. Of a text with several lines each is counted.
 logLine :: Log -> ByteString -> IO ()
 logLine output text = logBytes output (Char8.snoc text '\n')
 
 -- | 'logLine' with a line that has its end already.
 logBytes :: Log -> ByteString -> IO ()
 logBytes output line = do
-  count <- atomicModifyIORef' (logPending output) adding
-  when (count >= batchBytes) (wake output)
+  outcome <- atomicModifyIORef' (logPending output) adding
+  case outcome of
+    Added bytes -> when (bytes >= batchBytes) (wake output)
+    Full -> case whenFull of
+      DropLines -> wake output
+      WaitForSpace -> awaitWriting output line
+    Late -> return ()
   where
-    adding (Pending bytes others dropped)
-      | bytes >= pendingMax = (Pending bytes others (dropped + 1), bytes)
-      | otherwise = let total = bytes + ByteString.length line in (Pending total (line : others) dropped, total)
+    whenFull = logWhenFull (logSettings output)
+    adding (Pending bytes others dropped waiting)
+      | bytes < pendingMax =
+        let total = bytes + ByteString.length line in (Pending total (line : others) dropped waiting, Added total)
+      | otherwise = (Pending bytes others (if whenFull == DropLines then dropped + 1 else dropped) waiting, Full)
+    adding Ended = (Ended, Late)
 
--- With this many bytes pending, lines are written before the second is over. Beyond the maximum, further lines are
--- dropped.
+-- What became of a line: it was added, and so many bytes are pending; there was no space; the log has ended.
+data Outcome = Added !Int | Full | Late
+
+-- Waits until a line, for which there is no space, has left the pending ones.
+awaitWriting :: Log -> ByteString -> IO ()
+awaitWriting output line = do
+  taken <- newEmptyMVar
+  mask_ $ do
+    isWaiting <- atomicModifyIORef' (logPending output) (enqueued taken)
+    when isWaiting $ do
+      wake output
+      takeMVar taken `onException` atomicModifyIORef' (logPending output) (withdrawn taken)
+  where
+    enqueued taken (Pending bytes others dropped waiting) =
+      (Pending bytes others dropped (Waiting taken line : waiting), True)
+    enqueued _ Ended = (Ended, False)
+    withdrawn taken (Pending bytes others dropped waiting) =
+      (Pending bytes others dropped (filter (\(Waiting other _) -> other /= taken) waiting), ())
+    withdrawn _ Ended = (Ended, ())
+
+-- With this many bytes pending, lines are written before the second is over. Beyond the maximum there is no space for
+-- further lines.
 batchBytes, pendingMax :: Int
 batchBytes = 65536
 pendingMax = 4194304
@@ -189,7 +263,7 @@ keepWriting output = do
   failed <- readIORef (logFailed output)
   _ <- timeout pauseMicros (if failed then awaitEnding else takeMVar (logWake output))
   ending <- readIORef (logEnding output)
-  writePending output
+  takePending output (if ending then Ended else nothing) >>= uncurry (writePending output)
   unless ending (keepWriting output)
   where
     -- On a full disk every write fails, and each failure causes a message: so at most one write in a second.
@@ -201,13 +275,24 @@ keepWriting output = do
 pauseMicros :: Int
 pauseMicros = 1000000
 
-writePending :: Log -> IO ()
-writePending output = do
-  Pending _ pending dropped <- atomicModifyIORef' (logPending output) (nothing,)
+-- Takes the lines that are not written yet, in their order, and how many were dropped, and wakes the threads that wait.
+takePending :: Log -> Pending -> IO ([ByteString], Int)
+takePending output after = do
+  before <- atomicModifyIORef' (logPending output) change
+  case before of
+    Ended -> return ([], 0)
+    Pending _ pending dropped waiting -> do
+      forM_ waiting (\(Waiting taken _) -> tryPutMVar taken ())
+      return (reverse pending ++ [line | Waiting _ line <- reverse waiting], dropped)
+  where
+    change before = (case before of Ended -> Ended; Pending {} -> after, before)
+
+writePending :: Log -> [ByteString] -> Int -> IO ()
+writePending output pending dropped =
   unless (null pending) $ do
     failed <- readIORef (logFailed output)
     repaired <- if failed then repair (logTarget settings) else return []
-    outcome <- try (write settings (repaired ++ reverse pending))
+    outcome <- try (write settings (repaired ++ pending))
     writeIORef (logFailed output) (isLeft outcome)
     either (logProblem settings . NotWritten (length pending + dropped)) (const (tellDropped dropped)) outcome
   where

@@ -11,7 +11,7 @@ import Control.Exception (handle, throwIO)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Base.Failure
 import Millrace.Internal.StandardStream (writeToOutput)
-import Millrace.Log (LogSettings (..), LogTarget (..), Rotation (NoRotation), checkLog, describeLogProblem, endLog)
+import Millrace.Log (LogSettings (..), LogTarget (..), checkLog, describeLogProblem, endLog, logTo)
 import Network.Wai.Handler.Millrace (Answer)
 import Network.Wai.Millrace.AccessLog (LogFormat, withAccessLog)
 
@@ -23,7 +23,7 @@ withAccessLogAt format path use = do
   handle (throwIO . failure) (checkLog settings)
   withAccessLog format settings (use . endLog)
   where
-    settings = LogSettings target NoRotation (tell . ("millrace: " <>) . describeLogProblem name)
+    settings = (logTo path) {logTarget = target, logProblem = tell . ("millrace: " <>) . describeLogProblem name}
     (target, name)
       | path == "-" = (LogAction writeToOutput, "the access log")
       | otherwise = (LogFile path, "the access log " <> path)

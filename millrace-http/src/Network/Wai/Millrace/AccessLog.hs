@@ -2,7 +2,8 @@
 
 -- Must not know: connections.
 
--- | An access log: one line for each answer. It is written as "Millrace.Log" says, so a request never waits for it.
+-- | An access log: one line for each answer. It is written as "Millrace.Log" says, so a request does not wait for it,
+-- unless 'Millrace.Log.logWhenFull' says so.
 --
 -- > main = withAccessLog Combined (logTo "access.log") $ \_ logAnswer ->
 -- >   runSettings (setPort 3000 (setOnAnswer logAnswer defaultSettings)) application
