@@ -15,9 +15,10 @@ import Control.Exception
     try,
     uninterruptibleMask_,
   )
-import Control.Monad (forM_, forever, replicateM, unless, void, when)
+import Control.Monad (forM, forM_, forever, join, replicateM, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import GHC.Conc (BlockReason (..), ThreadStatus (..), threadStatus)
 import Millrace.Socket
@@ -148,6 +149,17 @@ spec = do
               writeIORef taken' (count + 1)
               return (if ByteString.null bytes then Nothing else Just bytes)
       survivingSuch ((== bytesAt 0 28000) . ByteString.concat) (bytesAt 0 28000) inTurn
+      let counted source = do
+            (nextLine, takeBytes, _) <- linesAndBytes 10 source
+            size <- newIORef Nothing
+            return $ do
+              -- The size survives when taking the bytes is interrupted.
+              known <- readIORef size
+              found <- maybe (fmap (read . Char8.unpack) <$> nextLine) (return . Just) known
+              writeIORef size found
+              forM found (\count -> takeBytes count <* writeIORef size Nothing)
+          withSize bytes = Char8.pack (show (ByteString.length bytes)) <> "\n" <> bytes
+      surviving (ByteString.concat (map withSize wanted)) counted wanted
     it "gives what follows the parts of a known length" $ do
       forM_ [1, 2, 3, 5, 20] $ \size -> do
         (takeBytes, rest) <- fromPieces (pieces size "\ETXabcone\ntwo\nthree") >>= takingFrom
@@ -157,6 +169,34 @@ spec = do
         collect next `shouldReturn` ["one", "two", "three"]
         rest `shouldReturn` ""
         failsWith (takeBytes 1) `shouldReturn` EndsWithin "piece" 1 0
+    it "takes lines and counted bytes in turn, wherever the pieces end" $
+      forM_ [1 .. 30] $ \size -> do
+        (nextLine, takeBytes, rest) <-
+          fromPieces (pieces size "3\r\none6\n\r\ntwo\n\r\n\nEND\r\nnot\na line") >>= linesAndBytes 10
+        nextLine `shouldReturn` Just "3"
+        takeBytes 0 `shouldReturn` ""
+        takeBytes 3 `shouldReturn` "one"
+        nextLine `shouldReturn` Just "6"
+        takeBytes 6 `shouldReturn` "\r\ntwo\n"
+        replicateM 3 nextLine `shouldReturn` map Just ["", "", "END"]
+        whole 100 rest `shouldReturn` "not\na line"
+        nextLine `shouldReturn` Nothing
+        failsWith (takeBytes 1) `shouldReturn` EndsWithin "piece" 1 0
+    it "gives bytes of a line that was too long, or whose rest has not come" $ do
+      (nextLine, takeBytes, rest) <- fromPieces ["123", "456", "7\n"] >>= linesAndBytes 4
+      failsWith nextLine `shouldReturn` TooLong "line" 4
+      takeBytes 4 `shouldReturn` "1234"
+      nextLine `shouldReturn` Just "567"
+      rest `shouldReturn` ""
+      -- The source fails once, within a line.
+      left <- newIORef [return "ab", throwIO ForTest, return "cd\nef"]
+      let failing = join (atomicModifyIORef' left (\actions -> (drop 1 actions, foldr const (return "") actions)))
+      (line, bytes, _) <- linesAndBytes 4 failing
+      failsWith line `shouldReturn` ForTest
+      bytes 1 `shouldReturn` "a"
+      line `shouldReturn` Just "bcd"
+      failsWith (bytes 3) `shouldReturn` EndsWithin "piece" 3 2
+      line `shouldReturn` Just "ef"
     it "cuts frames wherever the pieces end" $ do
       let framed = ByteString.concat [frame Length16 (bytesAt 0 n) | n <- [0, 1, 255, 256, 1000]]
       forM_ [1, 2, 3, 7, 100, 5000] $ \size -> do

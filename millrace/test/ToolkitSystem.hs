@@ -222,6 +222,15 @@ functions root =
                 takeBytes 7 >> void rest
           )
     ),
+    ( "linesAndBytes",
+      \i ->
+        withUnixPair
+          ( \here there ->
+              sendAll here ("7\n" <> bytesAt i 10)
+                >> Stream.linesAndBytes 100 (Stream.fromSocket there)
+                >>= \(nextLine, takeBytes, rest) -> nextLine >> takeBytes 7 >> void rest
+          )
+    ),
     ( "collect",
       \i ->
         withUnixPair

@@ -38,6 +38,7 @@ module Millrace.Stream
     frame,
     exactly,
     takingFrom,
+    linesAndBytes,
     collect,
     whole,
   )
@@ -231,9 +232,12 @@ instance Exception EndsWithin
 linesOf :: Int -> Source -> IO (IO (Maybe ByteString))
 linesOf most source = do
   state <- newIORef emptyLine
-  return . taking state $ \takeUntil ->
-    nextLine most source state $ \length' line after ->
-      if length' == WithinLimit then line <$ takeUntil after else throwIO (TooLong "line" most)
+  return (takeLine state most source)
+
+takeLine :: IORef LineState -> Int -> Source -> IO (Maybe ByteString)
+takeLine state most source = taking state $ \takeUntil ->
+  nextLine most source state $ \length' line after ->
+    if length' == WithinLimit then line <$ takeUntil after else throwIO (TooLong "line" most)
 
 -- | A line, or the beginning of one that is longer than allowed.
 data Line
@@ -375,7 +379,8 @@ exactly source = do
 
 -- | For a stream that begins with parts of known lengths: an action that takes exactly the given number of bytes, as
 -- that of 'exactly' does, and a source of what follows them. What follows may be in the same piece, so the source that
--- was given must not be used beside them. If one of them is interrupted, no byte is lost.
+-- was given must not be used beside them. If one of them is interrupted, no byte is lost. Where lines say how many
+-- bytes follow, use 'linesAndBytes'.
 --
 -- >>> (takeBytes, rest) <- fromPieces ["\ETXabcone\n", "two"] >>= takingFrom
 -- >>> takeBytes 1 >>= takeBytes . fromEnum . Data.ByteString.head
@@ -385,7 +390,47 @@ exactly source = do
 takingFrom :: Source -> IO (Int -> IO ByteString, Source)
 takingFrom source = do
   state <- newIORef (Held [] 0)
-  return (takeHeld state source, taking state (\takeUntil -> held state source 1 >>= (<$ takeUntil (Held [] 0))))
+  return (takeHeld state source, takeAllHeld state source)
+
+-- | For protocols in which lines and counted bytes take turns, as in HTTP, SMTP and Redis: an action that takes the
+-- next line, as that of 'linesOf' does; one that takes exactly the given number of bytes, as that of 'exactly' does;
+-- and a source of what follows. Call them in any order. The source that was given must not be used beside them. If one
+-- of them is interrupted, no byte is lost.
+--
+-- The first argument limits lines. Limit the bytes, too, if another program says how many they are: they are kept in
+-- memory until all have come. Of many bytes, take some at a time.
+--
+-- >>> (nextLine, takeBytes, _) <- fromPieces ["3\r\none5\r", "\nt\nwo\n", "5\r\nthree"] >>= linesAndBytes 80
+-- >>> let size line = maybe (fail "no size") (return . min 1000 . fst) (Data.ByteString.Char8.readInt line)
+-- >>> collect (nextLine >>= mapM (\line -> size line >>= takeBytes))
+-- ["one","t\nwo\n","three"]
+linesAndBytes :: Int -> Source -> IO (IO (Maybe ByteString), Int -> IO ByteString, Source)
+linesAndBytes most source = do
+  -- What has come is in one of them, and moves to the one that is needed. The other one is empty.
+  line <- newIORef emptyLine
+  bytes <- newIORef (Held [] 0)
+  let toLine = mask_ $ do
+        Held pieces _ <- readIORef bytes
+        unless (null pieces) $ do
+          writeIORef line (PartialLine [] 0 (ByteString.concat (reverse pieces)))
+          writeIORef bytes (Held [] 0)
+      toBytes = mask_ $ do
+        begun <- readIORef line
+        writeIORef line emptyLine
+        modifyIORef' bytes (beginningWith begun)
+  return
+    ( toLine >> takeLine line most source,
+      \count -> toBytes >> takeHeld bytes source count,
+      toBytes >> takeAllHeld bytes source
+    )
+  where
+    beginningWith (PartialLine parts size bytes) (Held pieces count) =
+      Held (pieces ++ bytes : parts) (count + size + ByteString.length bytes)
+    beginningWith (SkippedLine bytes) before = beginningWith (PartialLine [] 0 bytes) before
+
+-- All bytes that are held, or the next piece if there are none.
+takeAllHeld :: IORef Held -> Source -> Source
+takeAllHeld state source = taking state (\takeUntil -> held state source 1 >>= (<$ takeUntil (Held [] 0)))
 
 takeHeld :: IORef Held -> Source -> Int -> IO ByteString
 takeHeld state source count = taking state $ \takeUntil -> do
