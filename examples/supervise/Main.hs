@@ -24,6 +24,6 @@ superviseFrom :: Duration -> Command -> IO ()
 superviseFrom pause what = do
   exit <- withProcess what (\process -> waitProcess process `onException` terminateProcess (seconds 5) process)
   unless (exit == Exited 0) $ do
-    putStrLn ("it ended: " ++ show exit ++ "; again in " ++ show pause)
+    putStrLn ("it ended: " ++ show exit ++ "; again in " ++ describeDuration pause)
     sleep pause
     superviseFrom (min (minutes 1) (pause <> pause)) what

@@ -170,8 +170,8 @@ main = hspec $ do
       let script = "echo x >> " <> folder <> "/runs; [ $(wc -l < " <> folder <> "/runs) -ge 3 ]"
       said <- within 20 "the supervisor" (readProcess "supervise" ["sh", "-c", script] "")
       lines said
-        `shouldBe` [ "it ended: Exited 1; again in milliseconds 100",
-                     "it ended: Exited 1; again in milliseconds 200",
+        `shouldBe` [ "it ended: Exited 1; again in 100 ms",
+                     "it ended: Exited 1; again in 200 ms",
                      "ending: succeeded"
                    ]
   describe "chat-server" $ do

@@ -20,6 +20,25 @@ spec = describe "Millrace.Duration" $ do
                    "unlimited"
                  ]
     show (Just (microseconds 250)) `shouldBe` "Just (microseconds 250)"
+  it "is described for people, without what is beyond three decimals or seconds" $ do
+    map
+      describeDuration
+      [ mempty,
+        nanoseconds 999,
+        nanoseconds 1050,
+        microseconds 99999,
+        milliseconds 100,
+        milliseconds 999,
+        milliseconds 1001,
+        seconds 5,
+        nanoseconds 59999999999
+      ]
+      `shouldBe` ["0 s", "999 ns", "1.05 us", "99.999 ms", "100 ms", "999 ms", "1.001 s", "5 s", "59.999 s"]
+    map
+      describeDuration
+      [seconds 60, milliseconds 90999, hours 1, hours 1 <> seconds 1, hours 50 <> minutes 3, unlimited]
+      `shouldBe` ["1 min", "1 min 30 s", "1 h", "1 h 1 s", "50 h 3 min", "unlimited"]
+    describeDuration (nanoseconds maxBound) `shouldBe` "2562047 h 47 min 16 s"
   it "equals in every unit" $ do
     [hours 1, minutes 60, seconds 3600, milliseconds 3600000, microseconds 3600000000] `shouldBe` replicate 5 (hours 1)
     sort [unlimited, hours 1, mempty, nanoseconds 1] `shouldBe` [mempty, nanoseconds 1, hours 1, unlimited]

@@ -20,6 +20,9 @@ module Millrace.Duration
     hours,
     unlimited,
 
+    -- * Durations in messages
+    describeDuration,
+
     -- * Durations as numbers
     durationNanoseconds,
     durationMicroseconds,
@@ -29,6 +32,7 @@ module Millrace.Duration
   )
 where
 
+import Data.List (dropWhileEnd)
 import Data.Word (Word64)
 
 -- | A span of time in nanoseconds, or 'unlimited', which is greater than all others. '<>' adds durations; a sum of more
@@ -42,7 +46,8 @@ instance Semigroup Duration where
 instance Monoid Duration where
   mempty = Duration 0
 
--- | Shows what one would write, in the largest unit that needs no fraction.
+-- | Shows what one would write in a program, in the largest unit that needs no fraction. 'describeDuration' is for
+-- messages.
 instance Show Duration where
   showsPrec d (Duration ns)
     | Duration ns == unlimited = showString "unlimited"
@@ -103,6 +108,35 @@ hours = multiple 3600000000000
 unlimited :: Duration
 unlimited = Duration maxBound
 {-# INLINE unlimited #-}
+
+-- | A duration for people, in messages and logs. Below a minute it has at most three decimals, above it has whole
+-- seconds; what is beyond them is left out. Microseconds are @us@, because not every terminal has other letters.
+--
+-- >>> map describeDuration [milliseconds 100, milliseconds 2500, seconds 90, minutes 120, microseconds 15, unlimited]
+-- ["100 ms","2.5 s","1 min 30 s","2 h","15 us","unlimited"]
+describeDuration :: Duration -> String
+describeDuration (Duration ns)
+  | Duration ns == unlimited = "unlimited"
+  | ns >= minute =
+    unwords
+      [ show count ++ unit
+        | (count, unit) <-
+            [ (ns `quot` hour, " h"),
+              (ns `rem` hour `quot` minute, " min"),
+              (ns `rem` minute `quot` nanosecondsPerSecond, " s")
+            ],
+          count > 0
+      ]
+  | otherwise = case dropWhile ((> ns) . fst) units of
+    (size, unit) : _ -> show (ns `quot` size) ++ decimals (ns `rem` size * 1000 `quot` size) ++ unit
+    [] -> "0 s"
+  where
+    minute = 60 * nanosecondsPerSecond
+    hour = 60 * minute
+    units = [(nanosecondsPerSecond, " s"), (1000000, " ms"), (1000, " us"), (1, " ns")]
+    decimals thousandths
+      | thousandths == 0 = ""
+      | otherwise = '.' : dropWhileEnd (== '0') (drop 1 (show (1000 + thousandths)))
 
 -- | The duration in nanoseconds. 'unlimited' is 'maxBound'.
 durationNanoseconds :: Duration -> Word64
