@@ -21,6 +21,7 @@ import Network.HTTP.Client.Millrace
 import Support
 import Test.Hspec
 import TestSupport.Folder (freePort)
+import TestSupport.Process (withoutNewDescriptors)
 import TestSupport.Time (eventually, within)
 
 spec :: Spec
@@ -36,6 +37,10 @@ spec = do
     passed <- deadlineAfter (seconds 0)
     addressesOf passed "localhost" 80 `shouldThrow` \problem ->
       isDeadlineError problem && "localhost" `isInfixOf` show problem
+  it "says that descriptors have run out, and what helps" $ do
+    outcome <- withoutNewDescriptors (try (addressesOf noDeadline "localhost" 80))
+    let said = either (\problem -> show (problem :: IOException)) (const "it has found the host") outcome
+    forM_ ["localhost: looking up the host", "Too many open files", "ulimit -n"] (said `shouldContain`)
   it "uses an address that the request has" $
     withServer (\_ peer -> serveRequests (plainWire peer) (const (return "here"))) $ \port -> do
       manager <- managerWith defaultSettings

@@ -3,14 +3,14 @@
 -- | Pipes, signals, terminals and names.
 module PipeSpec (spec) where
 
-import Control.Concurrent (newEmptyMVar, putMVar, takeMVar)
+import Control.Concurrent (getNumCapabilities, newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (bracket, evaluate, try)
 import Control.Monad (forM, forM_, forever, replicateM, replicateM_, unless, void)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
 import Data.Maybe (fromJust)
-import Foreign.C.Error (eBADF, eINVAL, ePIPE, eSRCH)
+import Foreign.C.Error (eBADF, eINVAL, eMFILE, ePIPE, eSRCH)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline
 import Millrace.Directory (Permissions (..))
@@ -226,6 +226,15 @@ spec = do
       -- Linux numbers them downwards: NoSuchName is -2.
       let as number = nameProblem failed {ioe_errno = (+ (number - 2)) <$> ioe_errno failed}
       map as [2, 3, 4, 77] `shouldBe` map Just [NoSuchName, TemporaryFailure, PermanentFailure, OtherProblem 77]
+    it "tells that descriptors have run out, and does not take that for a name that does not exist" $ do
+      -- Loops open their descriptors when they first need them.
+      capabilities <- getNumCapabilities
+      forM_ [0 .. capabilities - 1] (\capability -> startOn capability (Timer.threadDelay 1) >>= finish)
+      failures <- withoutNewDescriptors (mapM (failsWith . lookUp) [host "localhost" "80", host "127.0.0.1" "http"])
+      forM_ failures $ \failed -> do
+        nameProblem failed `shouldBe` Nothing
+        failed `shouldSatisfy` hasCode eMFILE
+        show failed `shouldContain` "ulimit -n"
     it "asks as its flags say" $ do
       found <- lookUp (host "localhost" "80") {queryFamily = AF_INET, queryFlags = [AI_CANONNAME]}
       map addrCanonName (take 1 found) `shouldBe` [Just "localhost"]

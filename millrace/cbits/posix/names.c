@@ -12,9 +12,12 @@ typedef struct record {
     struct sockaddr_storage address;
 } record;
 
-/* getaddrinfo's errors are negative on some systems and positive on others. */
+/* getaddrinfo's errors are negative on some systems and positive on others. Without a descriptor glibc often says that
+ * there is no such name, because it could not read the files or ask the servers; errno tells. */
 static int64_t failure(int error)
 {
+    if (errno == EMFILE || errno == ENFILE)
+        return -errno;
     if (error == EAI_SYSTEM)
         return errno ? -errno : -EIO;
     if (error == EAI_MEMORY)

@@ -10,8 +10,8 @@
  * Calls getaddrinfo. Texts: host, service (each may be NULL). Numbers: flags, family, type, protocol. Output: for each
  * address its flags, family, type, protocol and length (int32_t each, and one unused), then the address in
  * sizeof(struct sockaddr_storage) bytes; at the end the canonical name, empty unless requested. Result: the number of
- * addresses; an error of getaddrinfo (gai_strerror) as -MRH_NAME_ERROR minus its number; for EAI_SYSTEM, the negative
- * errno.
+ * addresses; an error of getaddrinfo (gai_strerror) as -MRH_NAME_ERROR minus its number; for EAI_SYSTEM, and if
+ * descriptors have run out, the negative errno.
  */
 mrh_work mrh_do_find_addresses;
 

@@ -59,8 +59,8 @@ import Foreign.Storable (peekByteOff)
 import GHC.IO.Exception (IOErrorType (NoSuchThing), IOException (..))
 import Millrace.Deadline (Deadline, Duration, deadlineAfter, noDeadline, seconds)
 import Millrace.Internal.Constants.Names
-import Millrace.Internal.Errors (failure)
 import Millrace.Internal.HelperJob
+import Millrace.Internal.LookUpError (lookUpError)
 import Millrace.Internal.Socket (addressFrom)
 import Network.Socket
   ( AddrInfo (..),
@@ -221,7 +221,7 @@ addresses count (Output memory bytes) = do
 failed :: String -> String -> Errno -> IO a
 failed function described (Errno code)
   | code >= firstCode = throwIO (nameError function described (code - firstCode))
-  | otherwise = throwIO (failure function described (Errno code))
+  | otherwise = throwIO (lookUpError function described (Errno code))
 
 -- No function of the system has this code.
 codeNotAscii :: CInt

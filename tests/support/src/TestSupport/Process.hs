@@ -11,6 +11,7 @@ module TestSupport.Process
     openToRead,
     descriptorCount,
     awaitTicker,
+    withoutNewDescriptors,
     liveBytes,
     residentKilobytes,
     keepingCapabilities,
@@ -31,6 +32,13 @@ import System.IO (hPutStrLn, stderr)
 import System.Mem (performMajorGC)
 import System.Posix.Files (readSymbolicLink)
 import System.Posix.Process (ProcessStatus (..), exitImmediately, forkProcess, getProcessStatus)
+import System.Posix.Resource
+  ( Resource (ResourceOpenFiles),
+    ResourceLimit (..),
+    ResourceLimits (..),
+    getResourceLimit,
+    setResourceLimit,
+  )
 import System.Posix.Types (Fd (..), ProcessID)
 import TestSupport.Failure (require)
 import TestSupport.Time (within)
@@ -76,6 +84,15 @@ awaitTicker = go (100 :: Int)
     target link = readSymbolicLink link `catch` gone
     gone :: IOException -> IO FilePath
     gone _ = return ""
+
+-- | Runs an action while this process can open no descriptor. Those that are open stay so. Not for a child of
+-- 'forked': its ticker takes a new descriptor, some time after the fork, and ends the child if there is none.
+withoutNewDescriptors :: IO a -> IO a
+withoutNewDescriptors action = do
+  awaitTicker
+  before <- getResourceLimit ResourceOpenFiles
+  let allow limits = setResourceLimit ResourceOpenFiles limits
+  bracket (allow before {softLimit = ResourceLimit 0}) (\() -> allow before) (\() -> action)
 
 descriptorFolder :: FilePath
 descriptorFolder = "/proc/self/fd"
