@@ -15,6 +15,10 @@ import Millrace.Internal.Errors (failure)
 
 -- | @lookUpError attempted name code@ is the 'IOError' of an error code of the system. A look-up opens files and
 -- sockets. If descriptors have run out, the error says what helps.
+--
+-- >>> import Foreign.C.Error (eACCES, eMFILE)
+-- >>> lookUpError "looking up the host" "example.net" eACCES
+-- example.net: looking up the host: permission denied (Permission denied)
 lookUpError :: String -> String -> Errno -> IOError
 lookUpError attempted name code
   | code == eMFILE = problem {ioe_description = ioe_description problem ++ remedy}
@@ -25,5 +29,8 @@ lookUpError attempted name code
       "; the look-up needs some: close others, or raise their limit (ulimit -n, or LimitNOFILE= of a systemd unit)"
 
 -- | Whether an error code says that this process, or the system, can open no more descriptors.
+--
+-- >>> map outOfDescriptors [eMFILE, eACCES]
+-- [True,False]
 outOfDescriptors :: Errno -> Bool
 outOfDescriptors code = code `elem` [eMFILE, eNFILE]
