@@ -23,7 +23,7 @@ import Millrace.Timer (timeout)
 import System.IO.Error (ioeSetErrorString, mkIOError)
 
 -- | The addresses of a host, in the order in which to try them. Waits for the resolver until the deadline, and can be
--- interrupted. Throws an 'IOError' if there is no such host, if descriptors have run out, or if the deadline passes.
+-- interrupted. Throws an @IOError@ if there is no such host, if descriptors have run out, or if the deadline passes.
 --
 -- The resolver is the system's @getaddrinfo@, which cannot be interrupted. It occupies an operating system thread, and
 -- if it is given up it goes on there until it ends.

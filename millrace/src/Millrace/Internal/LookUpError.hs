@@ -13,7 +13,7 @@ import Foreign.C.Error (Errno, eMFILE, eNFILE)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Internal.Errors (failure)
 
--- | @lookUpError attempted name code@ is the 'IOError' of an error code of the system. A look-up opens files and
+-- | @lookUpError attempted name code@ is the @IOError@ of an error code of the system. A look-up opens files and
 -- sockets. If descriptors have run out, the error says what helps.
 --
 -- >>> import Foreign.C.Error (eACCES, eMFILE)

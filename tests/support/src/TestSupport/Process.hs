@@ -91,7 +91,7 @@ withoutNewDescriptors :: IO a -> IO a
 withoutNewDescriptors action = do
   awaitTicker
   before <- getResourceLimit ResourceOpenFiles
-  let allow limits = setResourceLimit ResourceOpenFiles limits
+  let allow = setResourceLimit ResourceOpenFiles
   bracket (allow before {softLimit = ResourceLimit 0}) (\() -> allow before) (\() -> action)
 
 descriptorFolder :: FilePath
