@@ -93,7 +93,7 @@ data ConnectionCapacity = ConnectionCapacity
 awaitCapacity :: ServerContext -> Eviction Candidate -> ConnectionCapacity -> Socket -> IO Socket
 awaitCapacity server own capacity newcomer = flip onException (close newcomer) $ do
   forM_ (capacityConnections capacity) $ \(most, tellWaiting) ->
-    awaiting own tellWaiting [state] ((< most) <$> currentOpenConnections state)
+    awaiting lingering own tellWaiting [state] ((< most) <$> currentOpenConnections state)
   maybe (return newcomer) within (capacityShare capacity)
   where
     state = serverState server
@@ -103,28 +103,36 @@ awaitCapacity server own capacity newcomer = flip onException (close newcomer) $
         then return newcomer
         else do
           states <- runningStates
-          awaiting overallEviction (capacityTellWaiting capacity) states (hasCapacity share)
+          awaiting 0 overallEviction (capacityTellWaiting capacity) states (hasCapacity share)
           renumbered newcomer
-    awaiting eviction tellWaiting states hasRoomNow = go (0 :: Int)
+    -- @slowEnd@: for how many nanoseconds no other one is asked while the one that gives way has not ended.
+    awaiting slowEnd eviction tellWaiting states hasRoomNow = go (0 :: Int) 0
       where
-        go waits = do
+        go waits patientUntil = do
           free <- hasRoomNow
           phase <- readIORef (serverPhase server)
           unless (free || phase /= Serving) $ do
             before <- sum <$> mapM currentOpenConnections states
-            evicted <- evict eviction
+            now <- monotonicNanoseconds
+            evicted <- if now < patientUntil then return OneGivesWay else evict eviction
             unless (evicted == OneGivesWay || waits == 0) tellWaiting
             patience <- registerDelay (pauseAfter evicted)
-            atomically $ do
-              now <- sum <$> mapM currentOpenConnectionsSTM states
+            hasEnded <- atomically $ do
+              open <- sum <$> mapM currentOpenConnectionsSTM states
               late <- readTVar patience
-              check (now < before || late)
-            go (waits + 1)
-    -- What gives way needs time to end: it lingers if its client has just sent something, and the machine may be busy.
-    -- Another one would lose its connection for nothing.
-    pauseAfter OneGivesWay = lingerPauseMicros + 1000000
-    pauseAfter NoneGivesWay = 100000
+              check (open < before || late)
+              return (open < before)
+            go (waits + 1) (nextAsk hasEnded evicted now patientUntil)
+        -- If one has ended and there is no room, another newcomer was faster.
+        nextAsk hasEnded evicted now patientUntil
+          | hasEnded || evicted /= OneGivesWay = 0
+          | now < patientUntil = patientUntil
+          | otherwise = now + slowEnd
     pauseAfter (AskLater micros) = micros
+    pauseAfter _ = 100000
+    -- What gives way needs time to end: it may linger, and more on a busy machine. Another one would lose its
+    -- connection for nothing.
+    lingering = 1000 * (fromIntegral lingerPauseMicros + 1000000)
 
 -- | Reports that connections wait because of a bound, and that none waits any more.
 data Crowd = Crowd
