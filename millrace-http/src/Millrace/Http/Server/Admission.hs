@@ -117,15 +117,15 @@ awaitCapacity server own capacity newcomer = flip onException (close newcomer) $
             evicted <- if now < patientUntil then return OneGivesWay else evict eviction
             unless (evicted == OneGivesWay || waits == 0) tellWaiting
             patience <- registerDelay (pauseAfter evicted)
-            hasEnded <- atomically $ do
+            oneEnded <- atomically $ do
               open <- sum <$> mapM currentOpenConnectionsSTM states
               late <- readTVar patience
               check (open < before || late)
               return (open < before)
-            go (waits + 1) (nextAsk hasEnded evicted now patientUntil)
+            go (waits + 1) (nextAsk oneEnded evicted now patientUntil)
         -- If one has ended and there is no room, another newcomer was faster.
-        nextAsk hasEnded evicted now patientUntil
-          | hasEnded || evicted /= OneGivesWay = 0
+        nextAsk oneEnded evicted now patientUntil
+          | oneEnded || evicted /= OneGivesWay = 0
           | now < patientUntil = patientUntil
           | otherwise = now + slowEnd
     pauseAfter (AskLater micros) = micros
